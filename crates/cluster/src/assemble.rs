@@ -2,6 +2,7 @@
 
 mod builder;
 mod connect;
+mod sleep;
 mod start;
 
 pub use builder::Builder;

@@ -11,6 +11,7 @@ use evenkeel_runtime::controller::Controller;
 use evenkeel_runtime::{Manager, Object};
 use kube::Client;
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 
 use crate::operator::{Operator, RunAs};
 use crate::serve::{Authority, ServeError, ServeOptions, Server};
@@ -57,6 +58,17 @@ pub(crate) struct ClusterInner {
     pub(crate) authority: OnceLock<Authority>,
     /// The running operators by name. Removing one stops it.
     pub(crate) operators: Mutex<BTreeMap<String, Operator>>,
+    /// Tells the built-in controllers which resources are used.
+    pub(crate) follower: OnceLock<Follower>,
+}
+
+/// Follows the use of resources until it is dropped.
+pub(crate) struct Follower(pub(crate) JoinHandle<()>);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Cluster {

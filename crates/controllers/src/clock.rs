@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use evenkeel_env::{Env, Work};
 use evenkeel_runtime::Request;
 use futures::Stream;
 use jiff::{SignedDuration, Timestamp};
@@ -94,24 +93,6 @@ impl Due {
     }
 }
 
-/// A stream of keys that a controller starts with, because no watch announces them. They are pending work from this call
-/// until the controller's queue holds them.
-pub(crate) fn at_start(
-    env: &Env,
-    what: &str,
-    keys: Vec<Request>,
-) -> impl Stream<Item = Request> + Send + 'static {
-    let work = env.ledger().station(what).enter();
-    let keys = keys.into_iter();
-    futures::stream::unfold(
-        (keys, Some(work)),
-        |(mut keys, work): (std::vec::IntoIter<Request>, Option<Work>)| async move {
-            // The work is dropped when the stream ends: by then all keys are queued.
-            keys.next().map(|key| (key, (keys, work)))
-        },
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,16 +113,5 @@ mod tests {
         reminders.set(&b, None);
         assert_eq!(stream.next().await, Some(a));
         assert_eq!(start.elapsed(), Duration::from_secs(5));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_a_controller_begins_with_is_pending_until_taken() {
-        let env = Env::seeded(1);
-        let mut stream = Box::pin(at_start(&env, "start", vec![Request::cluster("a")]));
-        assert_eq!(env.ledger().len(), 1);
-        assert!(stream.next().await.is_some());
-        assert_eq!(env.ledger().len(), 1);
-        assert!(stream.next().await.is_none());
-        assert_eq!(env.ledger().len(), 0);
     }
 }

@@ -32,7 +32,8 @@ const CONCURRENT: usize = 20;
 /// The graph of owners and dependents, which the metadata informers update.
 pub(crate) struct GarbageCollector {
     graph: Mutex<Graph>,
-    /// The uids of objects with an owner of unknown kind. They are checked again when the list of kinds changes.
+    /// The uids of objects with an owner of a kind that is unknown or not watched. They are checked again when the list of
+    /// kinds changes, or of those that are watched.
     unresolved: Mutex<BTreeSet<String>>,
     keys: KeySender,
 }
@@ -89,6 +90,7 @@ pub(crate) fn controller(
     due: impl Stream<Item = Request> + Send + 'static,
 ) -> Controller<DynamicObject> {
     Controller::without_primary("garbage-collector-controller", reconcile)
+        .wakes_on_any_use()
         .stream("owner or dependent changed", due)
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
@@ -162,6 +164,9 @@ async fn state(ctx: &Ctx<CollectorState>, node: &Node, owner: &OwnerReference) -
     let live = ctx.objects::<Metadata>(resource.api.clone()).fetch(&key).await?;
     let live =
         live.and_then(|live| Node::new(&resource, &live.metadata)).filter(|live| live.uid == owner.uid);
+    if live.is_some() && !ctx.state().informers.is_followed(&resource) {
+        ctx.state().collector.unresolved.lock().insert(node.uid.clone());
+    }
     Ok(match live {
         Some(live) if live.waits_for_dependents() => OwnerState::Waiting,
         Some(_) => OwnerState::Solid,

@@ -39,6 +39,7 @@
 //! | `label_index` | finds the objects that a label selector may match |
 //! | `key_channel`, `clock` | hand keys and times to a controller by the rules of the ledger |
 //! | `finalizer` | removes finalizers |
+//! | `initial_objects` | what the controllers create in every new cluster |
 //! | `api_error` | what an error of the API server means to a controller |
 //! | `object`, `kinds` | one type for objects of all kinds, and the kinds that the controllers use |
 //! | `scaled_value`, `counts` | numbers or percentages; sums that do not overflow |
@@ -62,6 +63,7 @@ mod endpoints;
 mod finalizer;
 mod garbage_collector;
 mod horizontal_pod_autoscaler;
+mod initial_objects;
 mod job;
 mod key_channel;
 mod kinds;
@@ -85,7 +87,9 @@ mod ttl_after_finished;
 
 use std::sync::Arc;
 
+use evenkeel_runtime::resource_use::UseListener;
 use evenkeel_runtime::{Env, Manager};
+pub use initial_objects::initial_objects;
 pub use node::NodeOptions;
 
 /// The field manager of the controllers, which Kubernetes runs in its controller manager.
@@ -162,7 +166,7 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
     if !options.without_scheduler {
         manager = manager.controller(scheduler::controller());
     }
-    with_nodes(manager, env, &options.nodes)
+    with_nodes(manager, &options.nodes)
 }
 
 /// Adds only the scheduler, the nodes and their volumes, for a cluster that has the other controllers but no machines.
@@ -178,24 +182,24 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
 /// # Ok(())
 /// # }
 /// ```
-pub fn nodes(env: &Env, options: &NodeOptions) -> impl FnOnce(Manager) -> Manager + use<> {
-    let (env, options) = (env.clone(), options.clone());
-    move |manager| add_nodes(manager, &env, &options)
+pub fn nodes(_: &Env, options: &NodeOptions) -> impl FnOnce(Manager) -> Manager + use<> {
+    let options = options.clone();
+    move |manager| add_nodes(manager, &options)
 }
 
-fn add_nodes(manager: Manager, env: &Env, options: &NodeOptions) -> Manager {
+fn add_nodes(manager: Manager, options: &NodeOptions) -> Manager {
     let manager = manager
         .controller(scheduler::controller())
         .controller(persistent_volume::claims(options.count > 0))
         .controller(persistent_volume::volumes());
-    with_nodes(manager, env, options)
+    with_nodes(manager, options)
 }
 
-fn with_nodes(manager: Manager, env: &Env, options: &NodeOptions) -> Manager {
+fn with_nodes(manager: Manager, options: &NodeOptions) -> Manager {
     if options.count == 0 {
         return manager;
     }
-    manager.controller(node::registrar(env, options)).controller(node::kubelet(options))
+    manager.controller(node::registrar(options)).controller(node::kubelet(options))
 }
 
 fn workloads(manager: Manager) -> Manager {
@@ -219,6 +223,12 @@ fn metadata_controllers(manager: Manager, env: &Env) -> Manager {
         (collector.clone(), terminating.clone(), collector.clone());
     let (quotas, released) = resource_quota::QuotaIndex::new(env);
     let (by_quotas, known) = (quotas.clone(), quotas.clone());
+    let (newly_used, first_uses) = key_channel::channel(env, "metadata informers: resources used");
+    let uses = manager.informers().uses().cloned().map(|uses| {
+        let listener: Arc<UseListener> = Arc::new(move |_, _| newly_used.send(metadata_informers::used()));
+        uses.listen(&listener);
+        (uses, listener)
+    });
     let informers = metadata_informers::MetadataInformers::new(
         vec![
             Arc::new(move |resource, event| by_collector.follow(resource, event)),
@@ -226,9 +236,10 @@ fn metadata_controllers(manager: Manager, env: &Env) -> Manager {
             Arc::new(move |_, event| by_quotas.follow(event)),
         ],
         vec![Arc::new(move || on_change.kinds_changed()), Arc::new(move || known.kinds_changed())],
+        uses,
     );
     manager
-        .controller(metadata_informers::controller(env, informers.clone()))
+        .controller(metadata_informers::controller(informers.clone(), first_uses))
         .controller(garbage_collector::controller(collector, informers.clone(), to_check))
         .controller(resource_quota::controller(quotas, informers.clone(), released))
         .controller(horizontal_pod_autoscaler::controller(informers))

@@ -10,16 +10,19 @@ mod informer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use evenkeel_runtime::resource_use::{ResourceUse, UseListener};
 use evenkeel_runtime::{
-    Action, Change, Controller, Ctx, Env, EventMeta, Origin, Request, Result, Source, Trigger,
+    Action, Change, Controller, Ctx, EventMeta, Origin, Request, Result, Source, Trigger,
 };
-use informer::ErasedInformer;
+use futures::Stream;
+use informer::{ErasedInformer, Syncing};
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use parking_lot::Mutex;
+use tokio::task::JoinSet;
 
 pub(crate) use discovery::discover;
 
-use crate::{MANAGER, clock};
+use crate::MANAGER;
 
 /// The metadata of an object of any kind.
 pub(crate) type Metadata = PartialObjectMeta<DynamicObject>;
@@ -58,6 +61,10 @@ pub(crate) struct MetadataInformers {
     listed: Mutex<Arc<[Resource]>>,
     listeners: Vec<Listener>,
     on_change: Vec<Arc<dyn Fn() + Send + Sync>>,
+    /// The use of the server's resources, if it is known, and what listens to it.
+    uses: Option<(ResourceUse, Arc<UseListener>)>,
+    /// The waits for the first lists of new informers.
+    waits: Mutex<JoinSet<()>>,
 }
 
 struct MetadataInformer {
@@ -66,9 +73,15 @@ struct MetadataInformer {
 }
 
 impl MetadataInformers {
-    /// Creates informers that call `listeners` for every event, and `on_change` when the list of resources changes.
-    pub(crate) fn new(listeners: Vec<Listener>, on_change: Vec<Arc<dyn Fn() + Send + Sync>>) -> Arc<Self> {
-        Arc::new(Self { informers: Mutex::default(), listed: Mutex::new(Arc::new([])), listeners, on_change })
+    /// Creates informers that call `listeners` for every event, and `on_change` when the list of resources changes, or of
+    /// those that are watched. With the use of resources, only those are watched that have been used.
+    pub(crate) fn new(
+        listeners: Vec<Listener>,
+        on_change: Vec<Arc<dyn Fn() + Send + Sync>>,
+        uses: Option<(ResourceUse, Arc<UseListener>)>,
+    ) -> Arc<Self> {
+        let (informers, listed) = (Mutex::default(), Mutex::new(Arc::from([])));
+        Arc::new(Self { informers, listed, listeners, on_change, uses, waits: Mutex::default() })
     }
 
     /// Finds the resource of a group and kind, in whatever version.
@@ -82,15 +95,60 @@ impl MetadataInformers {
     pub(crate) fn count(&self, group: &str, plural: &str, namespace: &str) -> Option<usize> {
         let informers = self.informers.lock();
         let informer = informers.get(&(group.to_owned(), plural.to_owned()))?;
-        Some(informer.informer.count_in(namespace))
+        informer.informer.has_synced().then(|| informer.informer.count_in(namespace))
+    }
+
+    /// Whether every change of a resource is seen from now on. Objects of another resource may have changed unseen.
+    pub(crate) fn is_followed(&self, resource: &Resource) -> bool {
+        let informers = self.informers.lock();
+        informers.get(&resource.key()).is_some_and(|informer| informer.informer.has_synced())
+    }
+
+    /// Whether a resource is to be watched. One that has not been used since the start is not, unless there are quotas,
+    /// which count the initial objects too.
+    fn is_wanted(&self, resource: &Resource) -> bool {
+        resource.watchable
+            && self.uses.as_ref().is_none_or(|(uses, _)| {
+                uses.is_used("", "resourcequotas") || uses.is_used(&resource.api.group, &resource.api.plural)
+            })
     }
 
     /// Starts informers for new resources and stops those of resources that are no longer served.
-    fn follow(&self, ctx: &Ctx<Arc<Self>>, listed: Arc<[Resource]>) {
+    fn follow(self: &Arc<Self>, ctx: &Ctx<Arc<Self>>, listed: Arc<[Resource]>) {
+        let before = self.listed.lock().clone();
+        let syncing = self.start(ctx, listed.clone());
+        if before != listed {
+            self.changed();
+        }
+        // If nothing else is followed than before, quotas must not be counted again: see `resource_quota::is_counted`.
+        if syncing.is_empty() {
+            return;
+        }
+        // Until the new informers are in sync, objects of their resources may change unseen.
+        let work = ctx.env().ledger().station("metadata informers: first lists").enter();
+        let this = Arc::downgrade(self);
+        let mut waits = self.waits.lock();
+        while waits.try_join_next().is_some() {}
+        waits.spawn(async move {
+            futures::future::join_all(syncing).await;
+            if let Some(this) = this.upgrade() {
+                this.changed();
+            }
+            drop(work);
+        });
+    }
+
+    /// Tells that the list of resources has changed, or of those that are watched.
+    fn changed(&self) {
+        self.on_change.iter().for_each(|tell| tell());
+    }
+
+    /// Starts and stops informers, and returns what waits for the new ones.
+    fn start(&self, ctx: &Ctx<Arc<Self>>, listed: Arc<[Resource]>) -> Vec<Syncing> {
         let mut informers = self.informers.lock();
         let wanted: BTreeMap<_, _> = listed
             .iter()
-            .filter(|resource| resource.watchable)
+            .filter(|resource| self.is_wanted(resource))
             .map(|resource| (resource.key(), resource))
             .collect();
         let gone: Vec<_> = informers
@@ -101,13 +159,18 @@ impl MetadataInformers {
             .map(|(key, _)| key.clone())
             .collect();
         let ended: Vec<_> = gone.iter().filter_map(|key| informers.remove(key)).collect();
+        let mut syncing = Vec::new();
         for (key, resource) in wanted {
-            informers.entry(key).or_insert_with(|| self.watch(ctx, resource));
+            informers.entry(key).or_insert_with(|| {
+                let started = self.watch(ctx, resource);
+                syncing.extend((!started.informer.has_synced()).then(|| started.informer.synced()));
+                started
+            });
         }
         *self.listed.lock() = listed;
         drop(informers);
         ended.into_iter().for_each(|informer| self.end(&informer));
-        self.on_change.iter().for_each(|tell| tell());
+        syncing
     }
 
     fn watch(&self, ctx: &Ctx<Arc<Self>>, resource: &Resource) -> MetadataInformer {
@@ -130,10 +193,21 @@ impl MetadataInformers {
     }
 }
 
-/// The controller that keeps the informers in line with the server's discovery.
-pub(crate) fn controller(env: &Env, informers: Arc<MetadataInformers>) -> Controller<DynamicObject> {
-    let key = || Request::cluster("resources");
-    let start = clock::at_start(env, "metadata informers: starting", vec![key()]);
+/// The key of all resources in the server's discovery.
+fn all() -> Request {
+    Request::cluster("resources")
+}
+
+/// The key of the resources that were used for the first time.
+pub(crate) fn used() -> Request {
+    Request::cluster("used resources")
+}
+
+/// The controller that keeps the informers in line with the server's discovery, and with the use of its resources.
+pub(crate) fn controller(
+    informers: Arc<MetadataInformers>,
+    newly_used: impl Stream<Item = Request> + Send + 'static,
+) -> Controller<DynamicObject> {
     // Only that a definition changed matters. Its metadata is watched in any case; its schemas are long.
     let definitions = Source::<Metadata>::of(ApiResource {
         group: "apiextensions.k8s.io".to_owned(),
@@ -143,15 +217,22 @@ pub(crate) fn controller(env: &Env, informers: Arc<MetadataInformers>) -> Contro
         plural: "customresourcedefinitions".to_owned(),
     });
     Controller::without_primary("metadata-informers", reconcile)
-        .stream("start", start)
-        .watches_with(definitions, Trigger::map(move |_| [key()]))
+        .at_start("start", vec![all()])
+        .stream("first use", newly_used)
+        .watches_with(definitions, Trigger::map(|_| [all()]))
+        .wakes_on_any_use()
         .field_manager(MANAGER)
         .state(informers)
 }
 
-async fn reconcile(_: Request, ctx: Ctx<Arc<MetadataInformers>>) -> Result<Action> {
+async fn reconcile(key: Request, ctx: Ctx<Arc<MetadataInformers>>) -> Result<Action> {
+    let before = ctx.state().listed.lock().clone();
+    if key == used() {
+        ctx.state().follow(&ctx, before);
+        return Ok(Action::await_change());
+    }
     let listed = discover(ctx.client()).await?;
-    if *ctx.state().listed.lock() != listed {
+    if before != listed {
         ctx.state().follow(&ctx, listed);
     }
     Ok(Action::await_change())

@@ -8,7 +8,7 @@ mod addresses;
 pub mod behaviour;
 mod container_ids;
 mod lifecycle;
-mod registration;
+pub(crate) mod registration;
 mod status;
 
 pub(crate) use registration::LEASES;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use addresses::Addresses;
-use evenkeel_runtime::{Action, Controller, Ctx, Env, Event, Predicate, Request, Result, ResultExt, Trigger};
+use evenkeel_runtime::{Action, Controller, Ctx, Event, Predicate, Request, Result, ResultExt, Trigger};
 use evenkeel_tree::Tree;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::core::DynamicObject;
@@ -36,7 +36,7 @@ use crate::object::{Fields, Object, OfKind, write_status};
 use crate::pod;
 
 /// The field manager of the nodes.
-const MANAGER: &str = "kubelet";
+pub(crate) const MANAGER: &str = "kubelet";
 
 /// How often a node renews its lease: kubelet's value, a quarter of the duration of the lease.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -45,11 +45,12 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const CONCURRENT: usize = 8;
 
 /// The controller that registers the nodes and renews their leases.
-pub(crate) fn registrar(env: &Env, options: &NodeOptions) -> Controller<DynamicObject> {
+pub(crate) fn registrar(options: &NodeOptions) -> Controller<DynamicObject> {
     let keys: Vec<_> = (0..options.count).map(|index| Request::cluster(registration::name(index))).collect();
-    let start = clock::at_start(env, "nodes: registering", keys.clone());
+    // Nodes that are registered already are only to be kept alive.
+    let unregistered = if options.registered { Vec::new() } else { keys.clone() };
     Controller::without_primary("node-registrar", register)
-        .stream("start", start)
+        .at_start("start", unregistered)
         .every(HEARTBEAT, move || keys.clone())
         .field_manager(MANAGER)
         .state(options.clone())

@@ -9,7 +9,7 @@ use evenkeel_runtime::{Action, Controller, Ctx, Event, Request, Result, ResultEx
 use evenkeel_tree::Tree;
 use jiff::Timestamp;
 use kube::core::params::Patch;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::MANAGER;
 use crate::clock::{self, Reminders};
@@ -46,12 +46,19 @@ async fn reconcile(node: Arc<Node>, ctx: Ctx<Reminders>) -> Result<Action> {
         // One second more: a node is lost only after more than the grace period.
         ctx.state().set(ctx.request(), Some(GRACE - silent + Duration::from_secs(1)));
     }
-    if let Some(taints) = taints::wanted(&node, now) {
-        let taints = if taints.is_empty() { json!(null) } else { json!(taints) };
-        let patch = json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}});
-        ctx.kind(&NODE).patch(ctx.request(), &Patch::Merge(patch)).await.ignore_not_found()?;
+    if let Some(patch) = taint_patch(&node, now) {
+        ctx.kind(&NODE).patch(ctx.request(), &patch).await.ignore_not_found()?;
     }
     Ok(Action::await_change())
+}
+
+/// Returns the patch that gives a node the taints that follow from its conditions; `None` if it has them.
+pub(crate) fn taint_patch(node: &Node, now: Timestamp) -> Option<Patch<Value>> {
+    let taints = taints::wanted(node, now)?;
+    let taints = if taints.is_empty() { json!(null) } else { json!(taints) };
+    let patch =
+        json!({"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}});
+    Some(Patch::Merge(patch))
 }
 
 /// Returns the time since the last heartbeat; `None` if the node has never sent one.

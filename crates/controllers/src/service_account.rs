@@ -37,10 +37,21 @@ fn namespace_of(object: &Object) -> Option<Request> {
 async fn ensure_account(namespace: Arc<Namespace>, ctx: Ctx) -> Result<Action> {
     let key = Request::namespaced(namespace.name(), DEFAULT);
     if is_active(&namespace) && ctx.kind(&SERVICE_ACCOUNT).get(&key)?.is_none() {
-        let account = ServiceAccount::new(metadata(namespace.name(), DEFAULT), Tree::Null);
-        create(&ctx, &SERVICE_ACCOUNT, account).await?;
+        create(&ctx, &SERVICE_ACCOUNT, default_account(namespace.name())).await?;
     }
     Ok(Action::await_change())
+}
+
+/// Returns the ServiceAccount `default` of a namespace.
+pub(crate) fn default_account(namespace: &str) -> ServiceAccount {
+    ServiceAccount::new(metadata(namespace, DEFAULT), Tree::Null)
+}
+
+/// Returns the ConfigMap with the root certificate of a namespace.
+pub(crate) fn root_certificate(namespace: &str, certificate: &str) -> ConfigMap {
+    let mut metadata = metadata(namespace, ROOT_CA);
+    metadata.annotations = Some(BTreeMap::from([(DESCRIPTION.to_owned(), DESCRIPTION_TEXT.to_owned())]));
+    ConfigMap::new(metadata, tree!({"data": tree!({CA_KEY: certificate})}))
 }
 
 /// The controller that publishes the root certificate.
@@ -60,12 +71,7 @@ async fn publish(namespace: Arc<Namespace>, ctx: Ctx<String>) -> Result<Action> 
     let key = Request::namespaced(namespace.name(), ROOT_CA);
     let data = tree!({CA_KEY: ctx.state()});
     match maps.get(&key)? {
-        None => {
-            let mut metadata = metadata(namespace.name(), ROOT_CA);
-            metadata.annotations =
-                Some(BTreeMap::from([(DESCRIPTION.to_owned(), DESCRIPTION_TEXT.to_owned())]));
-            create(&ctx, &CONFIG_MAP, ConfigMap::new(metadata, tree!({"data": data}))).await?;
-        }
+        None => create(&ctx, &CONFIG_MAP, root_certificate(namespace.name(), ctx.state())).await?,
         Some(map) if *map.at("data") != data => {
             let mut restored = ConfigMap::clone(&map);
             restored.set("data", data);

@@ -22,6 +22,7 @@ use crate::declaration::{Declaration, Purpose};
 use crate::error::{BoxError, ContextError};
 use crate::object::{Scoping, scoping};
 use crate::queue::Backoff;
+use crate::resource_use::WakeOn;
 use crate::source::Source;
 use crate::{Object, Predicate, Request};
 use wiring::{EventFilter, Feed, Wire};
@@ -83,6 +84,8 @@ pub(crate) struct Options {
     pub(crate) field_manager: Option<Arc<str>>,
     /// The number of writes a second, and the burst.
     pub(crate) write_limit: Option<(f64, u32)>,
+    /// Whether the controller sleeps until any resource is used; see [`ResourceUse`](crate::resource_use::ResourceUse).
+    pub(crate) wakes_on_any_use: bool,
 }
 
 /// How long the caches of a controller may take to fill: controller-runtime's default.
@@ -101,6 +104,7 @@ impl Default for Options {
             sync_period: Some(SYNC_PERIOD),
             field_manager: None,
             write_limit: None,
+            wakes_on_any_use: false,
         }
     }
 }
@@ -342,6 +346,19 @@ impl<K: Object, S> Controller<K, S> {
         let primary =
             self.primary.iter().map(|source| Declaration { owns, ..declaration(source, Purpose::Primary) });
         primary.chain(self.declared.iter().cloned()).collect()
+    }
+
+    /// What ends the sleep of the controller, if its manager knows the use of resources.
+    pub(crate) fn wake_on(&self) -> WakeOn {
+        let primary = self.primary.as_ref().map(|source| source.key.resource.clone());
+        match self.options.wakes_on_any_use {
+            true => WakeOn::AnyUse,
+            false if primary.is_none() && self.declared.is_empty() => WakeOn::Start,
+            false => {
+                let others = self.declared.iter().map(|declared| declared.resource.clone()).collect();
+                WakeOn::Resources { primary, others }
+            }
+        }
     }
 }
 

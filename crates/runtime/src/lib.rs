@@ -58,6 +58,7 @@ pub mod queue;
 mod rate_limit;
 pub mod recorder;
 pub mod request;
+pub mod resource_use;
 pub mod rollout;
 #[cfg(feature = "health")]
 mod serve;

@@ -40,6 +40,7 @@ use crate::leader::LeaderElection;
 use crate::manifests::Manifests;
 use crate::metrics::Metrics;
 use crate::observe::{Observed, Observers};
+use crate::resource_use::ResourceUse;
 use hooks::Hooks;
 use leadership::Election;
 use part::{Part, When};
@@ -275,6 +276,13 @@ impl Manager {
     /// look, and wrote nothing, is at rest. On a real cluster this changes nothing.
     pub fn later_looks_are_work(mut self) -> Self {
         self.later_looks_are_work = true;
+        self
+    }
+
+    /// Lets watches and controllers sleep until their resources are used, on an API server in this process that tells
+    /// of their use; see [`ResourceUse`].
+    pub fn resource_use(self, uses: ResourceUse) -> Self {
+        self.informers.let_sleep(uses);
         self
     }
 

@@ -21,6 +21,7 @@ pub struct Builder {
     pub(crate) nodes: usize,
     pub(crate) controllers: bool,
     pub(crate) scheduler: bool,
+    pub(crate) lazy_controllers: bool,
     pub(crate) records: bool,
     pub(crate) real_time: bool,
     pub(crate) settle_limit: Duration,
@@ -38,6 +39,7 @@ impl Default for Builder {
             nodes: 1,
             controllers: true,
             scheduler: true,
+            lazy_controllers: true,
             records: true,
             real_time: false,
             settle_limit: SETTLE_LIMIT,
@@ -83,6 +85,14 @@ impl Builder {
     #[must_use]
     pub fn scheduler(mut self, on: bool) -> Self {
         self.scheduler = on;
+        self
+    }
+
+    /// Whether a built-in controller starts only when a resource that concerns it is first used: yes unless set. This
+    /// changes what a cluster costs and which requests the controllers make, not what they do.
+    #[must_use]
+    pub fn lazy_controllers(mut self, on: bool) -> Self {
+        self.lazy_controllers = on;
         self
     }
 

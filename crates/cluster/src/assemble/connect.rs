@@ -29,6 +29,7 @@ impl Cluster {
             server: None,
             authority: OnceLock::new(),
             operators: Mutex::default(),
+            follower: OnceLock::new(),
         };
         Self::new(inner, &namespace)
     }

@@ -8,6 +8,7 @@ use evenkeel_store::{OpenError, Options as StoreOptions, Store};
 use parking_lot::Mutex;
 
 use super::builder::Builder;
+use super::sleep;
 use crate::cluster::{Cluster, ClusterInner};
 use crate::operator::CONTROLLERS;
 use crate::serve::{Authority, AuthorityError, signing_key};
@@ -65,7 +66,8 @@ impl Builder {
     pub async fn start(self) -> Result<Cluster, StartError> {
         let env = self.environment()?;
         let webhooks = Arc::new(WebhookTransport::new(&env, self.records));
-        let server = self.api_server(&env, webhooks.clone()).await?;
+        let (store, beginning) = self.store(&env).await?;
+        let server = self.api_server(store, &env, webhooks.clone()).await?;
         let backend = Backend::Embedded(server.clone());
         let wire = Arc::new(Wire::new(backend, env.clone(), self.records, webhooks));
         let inner = ClusterInner {
@@ -75,16 +77,21 @@ impl Builder {
             server: Some(server),
             authority: self.authority(&env)?,
             operators: Mutex::default(),
+            follower: OnceLock::new(),
         };
         let cluster = Cluster::new(inner, crate::transport::DEFAULT_NAMESPACE);
         if self.controllers {
-            self.run_controllers(&cluster);
+            self.run_controllers(&cluster, beginning).await?;
         }
         Ok(cluster)
     }
 
-    async fn api_server(&self, env: &Env, webhooks: Arc<WebhookTransport>) -> Result<ApiServer, StartError> {
-        let store = self.store(env).await?;
+    async fn api_server(
+        &self,
+        store: Store<Header>,
+        env: &Env,
+        webhooks: Arc<WebhookTransport>,
+    ) -> Result<ApiServer, StartError> {
         let mut options = ServerOptions::default();
         options.webhooks = Some(webhooks);
         options.audit = self.audit.clone();
@@ -98,7 +105,7 @@ impl Builder {
         Ok(server)
     }
 
-    async fn store(&self, env: &Env) -> Result<Store<Header>, StartError> {
+    async fn store(&self, env: &Env) -> Result<(Store<Header>, Beginning), StartError> {
         if self.data_dir.is_some() && evenkeel_env::time_is_paused() {
             return Err(StartError::PausedTime);
         }
@@ -108,13 +115,24 @@ impl Builder {
             None => None,
         };
         let store = match (&self.data_dir, backup) {
-            (None, None) => return Ok(bootstrap::memory(env, limits).await),
+            (None, None) if self.can_be_prepared(env) => {
+                let options = self.controller_options(None);
+                let store = sleep::prepared(env, limits, &options).map_err(failed)?;
+                return Ok((store, Beginning::AtRest));
+            }
+            (None, None) => return Ok((bootstrap::memory(env, limits).await, Beginning::New)),
             (None, Some(backup)) => Store::restored(backup, env.clone(), limits),
             (Some(folder), None) => Store::open(folder, env.clone(), limits).await?,
             (Some(folder), Some(backup)) => Store::restore(folder, backup, env.clone(), limits).await?,
         };
-        bootstrap::prepare(&store, env).await.map_err(|error| StartError::Bootstrap(Box::new(error)))?;
-        Ok(store)
+        bootstrap::prepare(&store, env).await.map_err(failed)?;
+        Ok((store, Beginning::Kept))
+    }
+
+    /// Whether a cluster with these options begins with a state that is made once for the process.
+    fn can_be_prepared(&self, env: &Env) -> bool {
+        let in_virtual_time = env.seed().is_some() && env.now() == evenkeel_env::EPOCH;
+        in_virtual_time && self.controllers && self.lazy_controllers && !self.root_ca
     }
 
     fn authority(&self, env: &Env) -> Result<OnceLock<Authority>, AuthorityError> {
@@ -127,9 +145,44 @@ impl Builder {
         Ok(authority)
     }
 
-    fn run_controllers(&self, cluster: &Cluster) {
+    async fn run_controllers(&self, cluster: &Cluster, mut beginning: Beginning) -> Result<(), StartError> {
         let root_ca = cluster.inner.authority.get().map(Authority::certificate);
-        let (env, options) = (cluster.env().clone(), self.controller_options(root_ca));
-        cluster.run_manager(CONTROLLERS, move |manager| evenkeel_controllers::all(&env, &options)(manager));
+        let (env, mut options) = (cluster.env().clone(), self.controller_options(root_ca));
+        let Some(server) = cluster.inner.server.as_ref().filter(|_| self.lazy_controllers) else {
+            cluster
+                .run_manager(CONTROLLERS, move |manager| evenkeel_controllers::all(&env, &options)(manager));
+            return Ok(());
+        };
+        if beginning == Beginning::New {
+            sleep::complete(server, &env, &options).await.map_err(failed)?;
+            beginning = Beginning::AtRest;
+        }
+        options.nodes.registered = beginning == Beginning::AtRest;
+        let (uses, follower) = sleep::follow(server.store(), options.nodes.registered);
+        if let Some(follower) = follower {
+            let _ = cluster.inner.follower.set(follower);
+        }
+        cluster.run_manager(CONTROLLERS, move |manager| {
+            let manager = evenkeel_controllers::all(&env, &options)(manager.resource_use(uses.clone()));
+            // After a crash the nodes register again, as real ones do.
+            options.nodes.registered = false;
+            manager
+        });
+        Ok(())
     }
+}
+
+/// What a cluster begins with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beginning {
+    /// The objects of a new cluster, without those of its controllers.
+    New,
+    /// The objects of a new cluster whose controllers have nothing to do.
+    AtRest,
+    /// The state of an earlier cluster.
+    Kept,
+}
+
+fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StartError {
+    StartError::Bootstrap(Box::new(error))
 }

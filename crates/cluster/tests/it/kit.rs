@@ -352,8 +352,10 @@ async fn what_stays_is_shown(cluster: Cluster) {
 
 /// The garbage collector watches all kinds. For kinds that other controllers watch as well it must share their watches:
 /// a second watch would cost time at the start of every test and with every change.
-#[evenkeel_macros::test(crate = evenkeel_cluster, embedded = "the watches of the built-in controllers")]
-async fn the_built_in_controllers_watch_no_kind_twice(cluster: Cluster) {
+#[tokio::test(start_paused = true)]
+async fn the_built_in_controllers_watch_no_kind_twice() {
+    let cluster =
+        Cluster::builder().lazy_controllers(false).start().await.expect("a cluster in memory starts");
     cluster.settled().await;
     let requests = cluster.requests();
     let watches = requests.iter().filter(|request| request.verb == "watch").map(|request| &*request.path);

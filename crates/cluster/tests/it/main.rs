@@ -19,6 +19,7 @@ mod real_time;
 mod round_trips;
 mod secrets;
 mod sites;
+mod sleeping;
 mod snapshot;
 mod timeline;
 mod unread;

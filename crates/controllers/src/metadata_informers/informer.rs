@@ -1,9 +1,11 @@
 //! An informer of one resource whose type is erased.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use evenkeel_runtime::informer::{Informer, Informers, Subscription};
 use evenkeel_runtime::{EventMeta, Object, Source};
+use futures::future::BoxFuture;
 use kube::core::{ApiResource, ObjectMeta};
 
 use super::Metadata;
@@ -12,10 +14,19 @@ use crate::kinds;
 /// The function that is called for every event.
 pub(super) type Tell = Arc<dyn Fn(&EventMeta<'_>) + Send + Sync>;
 
+/// The wait for the first list of an informer.
+pub(super) type Syncing = BoxFuture<'static, ()>;
+
 /// An informer without its type. The subscription ends when it is dropped.
 pub(super) trait ErasedInformer: Send + Sync {
     /// Returns how many objects the namespace has.
     fn count_in(&self, namespace: &str) -> usize;
+
+    /// Whether the first list is complete.
+    fn has_synced(&self) -> bool;
+
+    /// Waits until the first list is complete.
+    fn synced(&self) -> Syncing;
 
     /// Returns the metadata of all objects.
     fn metadata(&self) -> Vec<ObjectMeta>;
@@ -29,6 +40,16 @@ struct TypedInformer<K: Object> {
 impl<K: Object> ErasedInformer for TypedInformer<K> {
     fn count_in(&self, namespace: &str) -> usize {
         self.informer.cache().snapshot().iter_in(namespace).count()
+    }
+
+    fn has_synced(&self) -> bool {
+        self.informer.has_synced()
+    }
+
+    fn synced(&self) -> Syncing {
+        let informer = self.informer.clone();
+        // The wait has no end of its own: it ends with the controller. Without a list there is nothing to tell.
+        Box::pin(async move { drop(informer.wait_synced(Duration::MAX).await) })
     }
 
     fn metadata(&self) -> Vec<ObjectMeta> {

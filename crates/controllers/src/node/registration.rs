@@ -22,11 +22,14 @@ pub struct NodeOptions {
     pub memory: String,
     /// How many pods each node can run.
     pub pods: u32,
+    /// Whether the nodes are registered, by [`initial_objects`](crate::initial_objects), so that their controller only
+    /// has to renew their leases.
+    pub registered: bool,
 }
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        Self { count: 1, cpu: "32".to_owned(), memory: "256Gi".to_owned(), pods: 110 }
+        Self { count: 1, cpu: "32".to_owned(), memory: "256Gi".to_owned(), pods: 110, registered: false }
     }
 }
 

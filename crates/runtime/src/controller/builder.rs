@@ -194,6 +194,26 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
+    /// Reconciles these keys when the controller starts. `name` is the cause.
+    pub fn at_start(mut self, name: &str, keys: Vec<Request>) -> Self {
+        let cause = Cause::External(name.into());
+        self.feeds.push(Box::new(move |queue, _| {
+            // The start of the controller is pending work until this has returned.
+            for key in keys {
+                queue.add_with(key, Add { cause: Some(cause.clone()), ..Add::default() });
+            }
+            Box::pin(std::future::ready(()))
+        }));
+        self
+    }
+
+    /// Sleeps until any resource is used, if the manager knows the [use of resources](crate::resource_use). For a
+    /// controller that follows resources which it does not declare.
+    pub fn wakes_on_any_use(mut self) -> Self {
+        self.options.wakes_on_any_use = true;
+        self
+    }
+
     /// Reconciles the keys that `trigger` finds in each object that a stream gives. Each object is a
     /// [generic](Event::Generic) event, to which the trigger's predicate and the controller's filters apply. `name` is the
     /// cause.

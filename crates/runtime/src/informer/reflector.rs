@@ -1,6 +1,8 @@
 //! One list-then-watch: the state machine between the API server and a cache.
 //!
 //! ```text
+//!                        Asleep ── the first change of the resource ──▶ Connecting
+//!
 //!            ┌────────────── 410 Gone, a cut list ───────────────┐
 //!            │  ┌──────────── streamed, then its bookmark ────┐  │
 //!            ▼  │                                             ▼  │
@@ -34,6 +36,7 @@ use kube::core::params::WatchParams;
 use tokio::time::{Instant, Sleep};
 
 use crate::error::{chain, panic_text};
+use crate::resource_use::{Waking, Woken};
 use crate::wire::{self, Lines};
 use decode::{Batches, READ_AHEAD};
 use listing::Listed;
@@ -76,10 +79,14 @@ pub(super) struct Reflector {
     scope: usize,
     /// Whether lists are streamed; stays false once the server has shown that it cannot stream.
     streams: bool,
+    /// Set at the start if there are no objects: the watch is opened when there is the first.
+    asleep: Option<Waking>,
 }
 
 /// The state of a reflector.
 enum State {
+    /// There are no objects, and the cache is in sync: open a watch when there is the first.
+    Asleep(Waking),
     /// The server's state is unknown, or the watch lost track of it: list everything.
     Listing(Work),
     /// Everything up to this resource version is in the cache: open a watch from there.
@@ -131,6 +138,7 @@ impl Reflector {
         streams: bool,
         client: Client,
         env: Env,
+        asleep: Option<Waking>,
     ) -> Self {
         let name = match &namespace {
             Some(namespace) => format!("watch of {} ({namespace})", sink.source()),
@@ -139,7 +147,11 @@ impl Reflector {
         let station = env.ledger().station(name.as_str());
         let deadline = env.ledger().deadline(format!("{name}: retry"));
         let url = sink.url_path(namespace.as_deref());
-        let first = Some(station.enter());
+        let first = asleep.is_none().then(|| station.enter());
+        if asleep.is_some() {
+            sink.progress().connected(scope, true);
+        }
+        let synced = asleep.is_some();
         let requests = kube::core::Request::new(url);
         Self {
             sink,
@@ -151,15 +163,18 @@ impl Reflector {
             deadline,
             first,
             failures: 0,
-            synced: false,
+            synced,
             scope,
             streams,
+            asleep,
         }
     }
 
     pub(super) async fn run(mut self) {
-        let first = self.first.take().unwrap_or_else(|| self.station.enter());
-        let mut state = State::Listing(first);
+        let mut state = match self.asleep.take() {
+            Some(waking) => State::Asleep(waking),
+            None => State::Listing(self.first.take().unwrap_or_else(|| self.station.enter())),
+        };
         loop {
             // A user's transform, index or subscriber may panic: the watch must go on, or the cache would silently grow stale.
             let step = AssertUnwindSafe(self.step(state)).catch_unwind().await;
@@ -170,6 +185,11 @@ impl Reflector {
 
     async fn step(&mut self, state: State) -> State {
         match state {
+            State::Asleep(waking) => match waking.await {
+                Ok(Woken { work, before }) => State::Connecting(before.to_string(), work),
+                // Nobody is left who could tell of a change.
+                Err(_) => std::future::pending().await,
+            },
             State::Listing(work) => match self.list().await {
                 Ok(Listed::Pages(version)) => State::Connecting(version, work),
                 Ok(Listed::Stream(version, lines)) => self.connected(version, lines, work),

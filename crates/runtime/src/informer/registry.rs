@@ -3,10 +3,10 @@
 use std::any::{Any, TypeId};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use evenkeel_env::{Env, HashMap};
+use evenkeel_env::{Env, HashMap, Station};
 use futures::future::{BoxFuture, join_all};
 use kube::Client;
 use parking_lot::Mutex;
@@ -17,7 +17,11 @@ use super::shared::{Shared, Transform};
 use super::{Handle, Informer, SyncError};
 use crate::Object;
 use crate::object::{Scoping, scoping};
+use crate::resource_use::ResourceUse;
 use crate::source::{Source, SourceKey};
+
+/// The name of the station of those who sleep until a resource is used.
+const ASLEEP: &str = "waking up";
 
 /// Makes informers and shares them. Clones share one set of informers.
 ///
@@ -51,6 +55,10 @@ struct Inner {
     namespaces: Mutex<BTreeSet<String>>,
     /// Whether lists are streamed, if the server can.
     streams: Mutex<bool>,
+    /// The use of the server's resources, if it is known. Watches sleep until then.
+    uses: OnceLock<ResourceUse>,
+    /// The station at which those who sleep enter the work of waking up.
+    asleep: Station,
 }
 
 /// An informer that may still be in use: with its type erased, and as a trait object.
@@ -86,6 +94,8 @@ impl Informers {
     pub fn new(client: Client, env: Env) -> Self {
         let inner = Inner {
             client,
+            uses: OnceLock::new(),
+            asleep: env.ledger().station(ASLEEP),
             env,
             live: Mutex::default(),
             transforms: Mutex::default(),
@@ -100,6 +110,8 @@ impl Informers {
     pub(crate) fn with_env(&self, env: Env) -> Self {
         let inner = Inner {
             client: self.inner.client.clone(),
+            uses: self.inner.uses.clone(),
+            asleep: env.ledger().station(ASLEEP),
             env,
             live: Mutex::default(),
             transforms: Mutex::new(std::mem::take(&mut *self.inner.transforms.lock())),
@@ -135,6 +147,21 @@ impl Informers {
     /// default, pages are the fallback for servers that do not stream lists.
     pub fn list_in_pages(&self) {
         *self.inner.streams.lock() = false;
+    }
+
+    /// Lets watches that start later sleep until their resources are used. The first call wins.
+    pub(crate) fn let_sleep(&self, uses: ResourceUse) {
+        let _ = self.inner.uses.set(uses);
+    }
+
+    /// The use of the server's resources, if it is known; see [`Manager::resource_use`](crate::Manager::resource_use).
+    pub fn uses(&self) -> Option<&ResourceUse> {
+        self.inner.uses.get()
+    }
+
+    /// The station at which those who sleep enter the work of waking up.
+    pub(crate) fn asleep(&self) -> &Station {
+        &self.inner.asleep
     }
 
     /// The informer of this source. Starts its watch if there is none. Must be called within a tokio runtime.
@@ -224,7 +251,9 @@ impl Informers {
         let streams = *self.inner.streams.lock();
         for scope in scopes.into_iter().enumerate() {
             let (client, env) = (self.inner.client.clone(), self.inner.env.clone());
-            let reflector = Reflector::new(shared.clone(), scope, streams, client, env);
+            let asleep =
+                self.uses().and_then(|uses| uses.sleep_of_watch(shared.source.resource(), self.asleep()));
+            let reflector = Reflector::new(shared.clone(), scope, streams, client, env, asleep);
             reflectors.spawn(reflector.run());
         }
         Handle { shared, _reflectors: reflectors }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Object;
 use crate::controller::{self, Controller, Host};
 use crate::error::BoxError;
+use crate::resource_use::WakeOn;
 
 /// A controller or a runnable of a manager.
 pub(super) struct Part {
@@ -18,6 +19,8 @@ pub(super) struct Part {
     /// Whether this is a controller. The names of controllers must be unique: metrics, logs and field managers tell
     /// controllers apart by name.
     pub(super) is_controller: bool,
+    /// What ends the sleep of the part, if the use of resources is known.
+    pub(super) wake_on: WakeOn,
     /// Runs the part. The arguments are the host, the token that tells it to stop, and what it holds until it has started.
     pub(super) run: Box<dyn FnOnce(Host, CancellationToken, Start) -> Running + Send>,
 }
@@ -55,11 +58,11 @@ pub(super) enum When {
 
 impl Part {
     pub(super) fn controller<K: Object>(controller: Controller<K>) -> Self {
-        let name: Arc<str> = controller.name().into();
+        let (name, wake_on): (Arc<str>, _) = (controller.name().into(), controller.wake_on());
         let run = move |host: Host, _: CancellationToken, start: Start| -> Running {
             Box::pin(controller::run(controller, host, start.work))
         };
-        Self { name, when: When::Leading, is_controller: true, run: Box::new(run) }
+        Self { name, when: When::Leading, is_controller: true, wake_on, run: Box::new(run) }
     }
 
     pub(super) fn runnable<F, Fut, E>(name: &str, when: When, run: F) -> Self
@@ -80,7 +83,7 @@ impl Part {
                 after_first_poll(run(stop), (start, standing_by)).await.map_err(Into::into)
             })
         };
-        Self { name: name.into(), when, is_controller: false, run: Box::new(run) }
+        Self { name: name.into(), when, is_controller: false, wake_on: WakeOn::Start, run: Box::new(run) }
     }
 
     pub(super) fn name(&self) -> &str {

@@ -12,6 +12,7 @@ use super::ManagerError;
 use super::part::{Part, Start, When};
 use crate::controller::Host;
 use crate::error::BoxError;
+use crate::resource_use::{Waking, Woken};
 use crate::tasks::Tasks;
 
 type Ended = (Arc<str>, Result<Result<(), BoxError>, JoinError>);
@@ -44,7 +45,19 @@ impl Stages {
             When::Filled => &mut self.beside,
             When::Leading => &mut self.working,
         };
-        let running = (part.run)(host.clone(), stage.stop.clone(), start);
+        let (host, stop) = (host.clone(), stage.stop.clone());
+        let running = match sleep(&part, &host) {
+            None => (part.run)(host, stop, start),
+            Some(waking) => Box::pin(async move {
+                // A part that sleeps is not pending work.
+                drop(start);
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => Ok(()),
+                    Ok(Woken { work, .. }) = waking => (part.run)(host, stop, Start { work, before: None }).await,
+                }
+            }),
+        };
         stage.start(tasks, part.name, running);
     }
 
@@ -68,6 +81,12 @@ impl Stages {
         self.servers.end().await;
         self.serving.end().await;
     }
+}
+
+/// Lets a part sleep until a resource is used that concerns it. `None` if it has to start now.
+fn sleep(part: &Part, host: &Host) -> Option<Waking> {
+    let uses = host.informers.uses()?;
+    uses.sleep_of_controller(&part.wake_on, host.informers.asleep())
 }
 
 /// Parts of a manager that are told to stop at the same time.

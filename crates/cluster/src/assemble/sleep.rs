@@ -1,0 +1,174 @@
+//! Lets the built-in controllers sleep until one of their resources is used, and makes what they create in every cluster.
+//!
+//! The objects of a new cluster, with those of its controllers, are the same every time. Clusters in virtual time begin
+//! with a state that is made once for the process; other new clusters create the controllers' objects before they start.
+//! From then on, the changes of the store tell which resources are used: see
+//! [`ResourceUse`](evenkeel_runtime::resource_use::ResourceUse).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, User, bootstrap};
+use evenkeel_controllers::{Options as ControllerOptions, initial_objects};
+use evenkeel_env::{Env, HashMap};
+use evenkeel_runtime::resource_use::ResourceUse;
+use evenkeel_store::{Entry, Options as StoreOptions, Range, Store, Watch};
+use kube::Client;
+use parking_lot::Mutex;
+
+use crate::cluster::Follower;
+use crate::operator::CONTROLLERS;
+use crate::transport::{Backend, DEFAULT_NAMESPACE, Transport, WebhookTransport, Wire};
+
+/// The seed of the UIDs of the prepared objects, so that they are the same in every process.
+const PREPARED_SEED: u64 = 0x6e6f_6465;
+
+/// How many prepared states are kept: one for each number of nodes that the tests of a process use, of about a megabyte.
+const PREPARED_MAX: usize = 8;
+
+/// States of new clusters in virtual time whose controllers have nothing to do, by the number of nodes.
+static PREPARED: Mutex<BTreeMap<usize, Store<Header>>> = Mutex::new(BTreeMap::new());
+
+/// Returns a store with the state of a new cluster in virtual time whose controllers have nothing to do.
+///
+/// # Errors
+/// Fails if the API server refuses one of the objects.
+pub(super) fn prepared(
+    env: &Env,
+    limits: StoreOptions,
+    options: &ControllerOptions,
+) -> Result<Store<Header>, PrepareError> {
+    let count = options.nodes.count;
+    if let Some(store) = PREPARED.lock().get(&count) {
+        return Ok(store.fork(env.clone(), limits));
+    }
+    // The state must depend on nothing but the options, and the run of the first cluster of a process must not depend on
+    // the making of the state. So it is made in a runtime of its own.
+    let make = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.map_err(PrepareError::Runtime)?.block_on(make(options))
+    };
+    let made = std::thread::scope(|scope| scope.spawn(make).join());
+    let store = made.map_err(|_| PrepareError::Panic)??;
+    let mut prepared = PREPARED.lock();
+    if prepared.len() >= PREPARED_MAX {
+        prepared.pop_last();
+    }
+    Ok(prepared.entry(count).or_insert(store).fork(env.clone(), limits))
+}
+
+/// The initial state of clusters cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PrepareError {
+    #[error("cannot start a runtime")]
+    Runtime(#[source] std::io::Error),
+    #[error("the thread that prepares them has panicked")]
+    Panic,
+    #[error(transparent)]
+    Refused(#[from] kube::Error),
+}
+
+async fn make(options: &ControllerOptions) -> Result<Store<Header>, PrepareError> {
+    let world = Env::seeded(PREPARED_SEED);
+    let store = bootstrap::memory(&world, StoreOptions::default()).await;
+    let server = ApiServer::new(store.clone(), world.clone(), ServerOptions::default());
+    complete(&server, &world, options).await?;
+    Ok(store)
+}
+
+/// Creates what the controllers create in every new cluster.
+///
+/// # Errors
+/// Fails if the API server refuses one of the objects.
+pub(super) async fn complete(
+    server: &ApiServer,
+    env: &Env,
+    options: &ControllerOptions,
+) -> Result<(), kube::Error> {
+    let webhooks = Arc::new(WebhookTransport::new(env, false));
+    let wire = Arc::new(Wire::new(Backend::Embedded(server.clone()), env.clone(), false, webhooks));
+    let user = Some(User::admin());
+    let transport = Transport { wire, by: CONTROLLERS.into(), user, process: None };
+    initial_objects(&Client::new(transport, DEFAULT_NAMESPACE), env, options).await
+}
+
+/// Follows the use of the resources in a store. The objects in it at this time are initial ones, which need nobody's
+/// attention, if the controllers have nothing to do for them.
+pub(super) fn follow(store: &Store<Header>, at_rest: bool) -> (ResourceUse, Option<Follower>) {
+    let uses = ResourceUse::default();
+    let revision = store.revision();
+    let all = store.range(&Range::default()).map(|page| page.entries).unwrap_or_default();
+    match at_rest {
+        true => note_initial(&uses, &all),
+        false => all.iter().for_each(|entry| note_use(&uses, &entry.key, revision)),
+    }
+    let task = store.watch("", revision).ok().map(|watch| tokio::spawn(tell(uses.clone(), watch)));
+    (uses, task.map(Follower))
+}
+
+/// Notes the resources of initial objects. The use of an owner's resource is one of its dependents' resources, which the
+/// garbage collector must follow then.
+fn note_initial(uses: &ResourceUse, all: &[Arc<Entry<Header>>]) {
+    let mut by_uid: HashMap<&str, (&str, &str)> = HashMap::default();
+    for entry in all {
+        let Some(resource) = resource_of(&entry.key) else { continue };
+        uses.initial(resource.0, resource.1);
+        by_uid.insert(&entry.header.uid, resource);
+    }
+    for entry in all.iter().filter(|entry| !entry.header.owners.is_empty()) {
+        let owners = entry.header.owners.iter().filter_map(|uid| by_uid.get(&**uid));
+        for (owner, dependent) in owners.zip(std::iter::repeat(resource_of(&entry.key))) {
+            dependent.into_iter().for_each(|dependent| uses.entails(*owner, dependent));
+        }
+    }
+}
+
+async fn tell(uses: ResourceUse, mut watch: Watch<Header>) {
+    // The watch holds work until the next change is asked for: by then, those whom a change wakes hold their own.
+    while let Ok(change) = watch.next().await {
+        let entry = change.after.as_ref().or(change.before.as_ref());
+        entry.into_iter().for_each(|entry| note_use(&uses, &entry.key, change.revision));
+    }
+    tracing::error!(
+        "the controllers no longer hear of the first use of a resource: the store's watch has ended"
+    );
+}
+
+fn note_use(uses: &ResourceUse, key: &str, revision: u64) {
+    if let Some((group, plural)) = resource_of(key) {
+        uses.used(group, plural, revision);
+    }
+}
+
+/// The group and the plural of the resource that a key of the store belongs to.
+fn resource_of(key: &str) -> Option<(&str, &str)> {
+    let mut parts = key.strip_prefix("/registry/")?.splitn(3, '/');
+    let (group, plural) = (parts.next()?, parts.next()?);
+    Some((if group == "core" { "" } else { group }, plural))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_their_resources() {
+        assert_eq!(resource_of("/registry/core/pods/default/a"), Some(("", "pods")));
+        assert_eq!(resource_of("/registry/apps/deployments/default/a"), Some(("apps", "deployments")));
+        assert_eq!(resource_of("/other/apps/deployments/default/a"), None);
+    }
+
+    /// A resource whose objects have keys of another one would sleep for ever. Events are served in two groups and stored
+    /// in one of them; no controller watches them.
+    #[tokio::test]
+    async fn every_resource_but_events_has_keys_of_its_own() {
+        let env = Env::seeded(1);
+        let server =
+            ApiServer::new(bootstrap::memory(&env, StoreOptions::default()).await, env, Default::default());
+        for info in server.registry().all() {
+            let (group, plural) = (info.group.as_str(), info.plural.as_str());
+            let stored = resource_of(&info.prefix);
+            assert!(stored == Some((group, plural)) || plural == "events", "{group} {plural}");
+        }
+    }
+}

@@ -41,15 +41,13 @@ impl DecodingErrors {
 
     /// Lets the refusal quote a number as a client spelled it, such as `1e2`, in the merge patch that set it.
     pub fn spell_by_merge_patch(&mut self, patch: &[u8]) {
-        self.spell(|float| std::str::from_utf8(patch).map(|patch| float.spell(patch)).unwrap_or_default());
+        self.spell(patch, RefusedFloat::spell);
     }
 
     /// Lets the refusal quote a number as a client spelled it, such as `1e2`, in the JSON patch that set it. A number that the
     /// patch also moves or copies keeps its shortest form.
     pub fn spell_by_json_patch(&mut self, patch: &[u8]) {
-        self.spell(|float| {
-            std::str::from_utf8(patch).map(|patch| float.spell_by_json_patch(patch)).unwrap_or_default();
-        });
+        self.spell(patch, RefusedFloat::spell_by_json_patch);
     }
 
     /// Prints the tree that was refused as JSON. The refused number is printed as the client spelled it, if that is known.
@@ -58,9 +56,10 @@ impl DecodingErrors {
         spelled.unwrap_or_else(|| tree.to_string())
     }
 
-    fn spell(&mut self, find: impl FnOnce(&mut RefusedFloat)) {
+    fn spell(&mut self, text: &[u8], find: fn(&mut RefusedFloat, &str)) {
         let (Some(float), Some(refusal)) = (&mut self.float, &mut self.refusal) else { return };
-        find(float);
+        let Ok(text) = std::str::from_utf8(text) else { return };
+        find(float, text);
         if let Some(spelling) = &float.spelling {
             *refusal =
                 refusal.replacen(&decode::refused_number(&float.number), &format!("number {spelling} "), 1);

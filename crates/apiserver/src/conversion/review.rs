@@ -4,6 +4,7 @@
 
 use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::field::{FieldError, Path};
+use evenkeel_schema::json::go_kind;
 use evenkeel_schema::{object_meta, selector};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -151,7 +152,7 @@ impl<'a> Question<'a> {
         let Some(objects) = response.converted_objects else { return Ok(Vec::new()) };
         serde_json::from_str::<Option<Vec<&RawValue>>>(objects.get()).map(Option::unwrap_or_default).map_err(
             |_| {
-                let what = decode::type_name(&serde_json::from_str(objects.get()).unwrap_or_default());
+                let what = go_kind(&serde_json::from_str(objects.get()).unwrap_or_default());
                 unfit(what, "ConversionResponse.response.convertedObjects", "[]runtime.RawExtension")
             },
         )
@@ -264,7 +265,7 @@ fn parse(answer: &WebhookAnswer) -> Result<Review<'_>, String> {
 fn members<'a>(raw: &'a RawValue, field: &str, of: &str, version: &str) -> Result<Response<'a>, String> {
     let value = raw.get();
     if !value.starts_with('{') {
-        let what = decode::type_name(&serde_json::from_str(value).unwrap_or_default());
+        let what = go_kind(&serde_json::from_str(value).unwrap_or_default());
         return Err(unfit(what, field, &format!("{version}.{of}")));
     }
     serde_json::from_str(value).map_err(|error| error.to_string())
@@ -278,7 +279,7 @@ fn result_of(response: &Response<'_>) -> Result<Map<String, Value>, String> {
         Some(Value::Object(result)) => Ok(result),
         // The Status of both versions of the review is that of the group `meta.k8s.io` in version v1.
         Some(other) => {
-            Err(unfit(decode::type_name(&other), "ConversionResponse.response.result", "v1.Status"))
+            Err(unfit(go_kind(&other), "ConversionResponse.response.result", "v1.Status"))
         }
     }
 }
@@ -295,7 +296,7 @@ fn unstructured(raw: &str) -> Result<Value, String> {
     }
     let object = decode::parse_json(raw.as_bytes(), false)?.object;
     if !object.is_object() {
-        let what = decode::type_name(&object);
+        let what = go_kind(&object);
         return Err(format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"));
     }
     match object["kind"].as_str() {

@@ -3,6 +3,7 @@
 mod accounts;
 mod bad_input;
 mod child;
+mod conversions_in_process;
 #[cfg(unix)]
 mod descriptors;
 mod determinism;

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use database::{Database, NAME, NoBackup, add_to, controller, v2};
+use evenkeel::kube::Result;
 use evenkeel::prelude::*;
 use evenkeel::testing::{self, Release, UpgradeStage};
+
+use serde_json::json;
 
 use crate::{condition, orders};
 
@@ -32,4 +35,25 @@ fn the_release_with_two_versions_and_webhooks_can_be_rolled_back() {
     });
     let runs = testing::upgrade(&old.crd(Database::crd()), &new.crd(v2::definition()), grow);
     assert!(runs > 0, "the new release writes when a server is added");
+}
+
+#[evenkeel::test(embedded = "the webhooks are served in this process")]
+async fn a_database_is_read_written_and_refused_in_both_versions(cluster: Cluster) -> Result<()> {
+    cluster.apply(v2::definition()).await?;
+    cluster.run_manager(NAME, |manager| add_to(manager, Arc::new(NoBackup)));
+    cluster.apply(orders("17", 1)).await?;
+    cluster.settled().await;
+    let read = cluster.get::<v2::Database>("orders").await?;
+    assert_eq!(read.spec.storage, v2::Storage { size: "1Gi".into(), class: None });
+
+    cluster.patch::<v2::Database>("orders", json!({"spec": {"replicas": 2}})).await?;
+    cluster.settled().await;
+    assert_eq!(cluster.get::<Database>("orders").await?.spec.replicas, 2);
+    assert_eq!(condition(&cluster, "Ready").await?, "True ServersReady: 2 of 2 servers are ready");
+
+    // The webhook reviews the first version. The API server converts the request to it.
+    let smaller = json!({"spec": {"storage": {"size": "1Mi"}}});
+    let refused = cluster.patch::<v2::Database>("orders", smaller).await.unwrap_err().to_string();
+    assert!(refused.contains("cannot shrink from 1Gi"), "{refused}");
+    Ok(())
 }

@@ -163,5 +163,6 @@ fn header(functions: &[(String, String)], notes: &[Note], crates: Crates) -> Str
         lines.push("// Not expressed:".to_owned());
         lines.extend(notes.iter().map(|note| format!("// - {}", note.to_string().replace('\n', " "))));
     }
-    lines.join("\n") + "\n\n"
+    // The texts are those of the source, which follow no rule of ours.
+    lines.join("\n") + "\n\n#![allow(clippy::all, rustdoc::all)]\n\n"
 }

@@ -17,6 +17,9 @@
 //! | `--leader-elect` | works only while it holds a lease, so that only one of several replicas works |
 //! | `--health-probe-bind-address :8081` | serves `/healthz` and `/readyz` at this address |
 //! | `--metrics-bind-address :8080` | serves `/metrics` at this address |
+//! | `--webhook-bind-address :9443` | serves the webhooks at this address (feature `webhook-server`) |
+//! | `--webhook-cert-dir /certs` | reads the webhooks' certificate from `tls.crt` and `tls.key` there, instead of making it |
+//! | `--webhook-url https://192.0.2.1:9443` | tells the API server to call the webhooks there, for a process outside of the cluster |
 //! | `crd` | prints the custom resource definitions |
 //! | `manifests` | prints everything that a real cluster needs to run the operator, with the flags that are given |
 
@@ -24,6 +27,8 @@
 mod embedded;
 mod install;
 mod replica;
+#[cfg(feature = "webhook-server")]
+mod webhooks;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -221,11 +226,15 @@ impl Operator {
         let embedded = embedded::Embedded::start(self.name).await?;
         let client = embedded.client();
         install::missing(&client, &self.crds).await?;
+        let (name, namespace, samples) =
+            (self.name, client.default_namespace().to_owned(), self.wanted_samples(arguments));
+        let mut manager = self.manager(Manager::new(client.clone()), arguments, &namespace);
         // The API server in this process calls the webhooks without a port. They are there before the samples.
-        let mut manager = (self.controllers)(Manager::new(client.clone()));
-        let _served = embedded.take_webhooks(self.name, &mut manager).await?;
-        let operator = Self { controllers: Box::new(move |_| manager), ..self };
-        operator.run(client.clone(), Manager::new(client), arguments).await
+        let _served = embedded.take_webhooks(name, &mut manager).await?;
+        install::apply(&client, name, &samples).await?;
+        tracing::info!(operator = name, "running; Ctrl-C ends it");
+        manager.run().await?;
+        Ok(())
     }
 
     #[cfg(not(feature = "cluster"))]
@@ -237,16 +246,29 @@ impl Operator {
     }
 
     async fn run(self, client: Client, manager: Manager, arguments: &Arguments) -> anyhow::Result<()> {
-        if arguments.run.samples {
-            for yaml in &self.samples {
-                install::apply(&client, self.name, yaml).await?;
-            }
+        install::apply(&client, self.name, &self.wanted_samples(arguments)).await?;
+        let (name, namespace) = (self.name, client.default_namespace().to_owned());
+        let manager = self.manager(manager, arguments, &namespace);
+        #[cfg(feature = "webhook-server")]
+        if arguments.replica.webhooks.has_url() {
+            install::webhooks(&client, name, &manager.manifests(name, &namespace)).await?;
         }
-        tracing::info!(operator = self.name, "running; Ctrl-C ends it");
-        let namespace = client.default_namespace().to_owned();
-        let manager = (self.controllers)(manager);
-        arguments.replica.applied(manager, self.name, &namespace).run().await?;
+        tracing::info!(operator = name, "running; Ctrl-C ends it");
+        manager.run().await?;
         Ok(())
+    }
+
+    /// The samples, if the command line asks for them.
+    fn wanted_samples(&self, arguments: &Arguments) -> Vec<&'static str> {
+        if arguments.run.samples { self.samples.clone() } else { Vec::new() }
+    }
+
+    /// The manager with its controllers and the settings of the command line.
+    fn manager(self, manager: Manager, arguments: &Arguments, namespace: &str) -> Manager {
+        let name = self.name;
+        #[cfg(feature = "webhook-server")]
+        let manager = manager.webhook_server(crate::WebhookServer::new(namespace, name));
+        arguments.replica.applied((self.controllers)(manager), name, namespace)
     }
 }
 

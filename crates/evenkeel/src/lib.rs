@@ -33,6 +33,7 @@
 //! | `leader-election` | yes | a leader election, so that only one of several replicas works |
 //! | `metrics` | yes | metrics for Prometheus, and the endpoint `/metrics` with the feature `health` |
 //! | `webhooks` | yes | admission and conversion webhooks, as a service |
+//! | `webhook-server` | no | the server of the webhooks, with TLS and certificates of its own |
 //! | `ring`, `aws-lc-rs` | `ring` | TLS to the API server, by rustls with this provider of cryptography |
 //! | `otel` | no | traces of reconciles, sent to an OpenTelemetry collector |
 //! | `cli` | no | the command line of an operator, for its `main` |
@@ -67,6 +68,10 @@ pub use evenkeel_runtime::{Metrics, metrics};
 #[cfg(feature = "webhooks")]
 #[doc(inline)]
 pub use evenkeel_runtime::{Conversion, Webhook, Webhooks, webhook};
+
+#[cfg(feature = "webhook-server")]
+#[doc(inline)]
+pub use evenkeel_runtime::WebhookServer;
 
 #[cfg(feature = "otel")]
 #[doc(inline)]

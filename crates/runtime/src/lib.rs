@@ -42,6 +42,8 @@ pub mod informer;
 pub mod kubeconfig;
 #[cfg(feature = "leader-election")]
 pub mod leader;
+#[cfg(any(feature = "health", feature = "webhook-server"))]
+mod listen;
 pub mod manager;
 pub mod manifests;
 #[cfg(feature = "metrics")]
@@ -49,6 +51,8 @@ pub mod metrics;
 #[cfg(not(feature = "metrics"))]
 #[path = "metrics/off.rs"]
 mod metrics;
+#[cfg(feature = "webhooks")]
+mod migration;
 pub mod object;
 pub mod observe;
 mod own_writes;
@@ -67,6 +71,8 @@ mod tasks;
 #[cfg(feature = "otel")]
 pub mod telemetry;
 pub mod trigger;
+#[cfg(feature = "webhooks")]
+mod wake;
 #[cfg(feature = "webhooks")]
 pub mod webhook;
 mod wire;
@@ -106,5 +112,7 @@ pub use request::Request;
 pub use rollout::Rollout;
 pub use source::Source;
 pub use trigger::Trigger;
+#[cfg(feature = "webhook-server")]
+pub use webhook::WebhookServer;
 #[cfg(feature = "webhooks")]
 pub use webhook::{Conversion, Webhook, Webhooks};

@@ -87,6 +87,7 @@ pub struct Manager {
     observers: Observers,
     serving: Serving,
     later_looks_are_work: bool,
+    #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "there are none"))]
     hooks: Hooks,
 }
 
@@ -304,7 +305,7 @@ impl Manager {
     pub fn manifests(&self, name: &str, namespace: &str) -> Manifests {
         let scope = self.informers.default_namespaces();
         let declared = self.declared.iter().cloned().map(|declared| declared.within(&scope));
-        let mut manifests = Manifests::new(name, namespace).declared(declared);
+        let mut manifests = self.declare_webhooks(Manifests::new(name, namespace).declared(declared));
         #[cfg(feature = "leader-election")]
         if let Some(election) = &self.election {
             manifests = manifests.leader_election(election);

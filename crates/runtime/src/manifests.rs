@@ -1,5 +1,5 @@
 //! The manifests that a real cluster needs to run an operator: CRDs, a ServiceAccount, the least RBAC rules, a
-//! Deployment.
+//! Deployment; with webhooks, a Service, a Secret and the configurations.
 //!
 //! The rules for reads follow from what the controllers declare to watch. The rules for writes follow from the requests
 //! that the tests recorded ([`Verbs`]); without a record, primary and owned kinds get the usual verbs. With the test
@@ -27,6 +27,11 @@
 
 mod rules;
 mod verbs;
+#[cfg(feature = "webhooks")]
+mod webhooks;
+#[cfg(not(feature = "webhooks"))]
+#[path = "manifests/webhooks/off.rs"]
+mod webhooks;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
@@ -38,8 +43,11 @@ use crate::error::BoxError;
 #[cfg(feature = "leader-election")]
 use crate::leader::LeaderElection;
 use rules::Rule;
+use webhooks::Hooked;
 
 pub use verbs::{Verbs, VerbsError};
+#[cfg(feature = "webhooks")]
+pub(crate) use webhooks::Converted;
 
 /// The namespaces that every cluster has, which the manifests do not create.
 const GIVEN_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -80,6 +88,8 @@ pub struct Manifests {
     /// The namespace and name of the lease, if there is a leader election.
     lease: Option<(String, String)>,
     recorded: Option<Verbs>,
+    #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "there are none"))]
+    hooked: Hooked,
 }
 
 impl Manifests {
@@ -97,6 +107,7 @@ impl Manifests {
             declared: Vec::new(),
             lease: None,
             recorded: None,
+            hooked: Hooked::default(),
         }
     }
 
@@ -174,7 +185,7 @@ impl Manifests {
 
     /// All manifests as objects, in the order in which they must be applied.
     pub fn objects(&self) -> Vec<Value> {
-        let mut objects = self.crds.clone();
+        let mut objects = self.definitions();
         if !GIVEN_NAMESPACES.contains(&self.namespace.as_str()) {
             let metadata = json!({ "name": self.namespace });
             objects.push(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }));
@@ -184,7 +195,9 @@ impl Manifests {
         for (namespace, rules) in self.rules() {
             objects.extend(self.role(namespace.as_deref(), &rules));
         }
+        objects.extend(self.webhook_objects());
         objects.extend(self.image.as_ref().map(|image| self.deployment(image)));
+        objects.extend(self.webhook_configurations());
         objects
     }
 
@@ -236,6 +249,12 @@ impl Manifests {
             container["livenessProbe"] = probe("/healthz");
             container["readinessProbe"] = probe("/readyz");
         }
+        let mut pod = json!({
+            "serviceAccountName": self.name,
+            "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
+            "containers": [container],
+        });
+        self.deploy_webhooks(&mut pod);
         json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -245,11 +264,7 @@ impl Manifests {
                 "selector": { "matchLabels": labels },
                 "template": {
                     "metadata": { "labels": labels },
-                    "spec": {
-                        "serviceAccountName": self.name,
-                        "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
-                        "containers": [container],
-                    },
+                    "spec": pod,
                 },
             },
         })

@@ -1,9 +1,7 @@
 //! The manager's own HTTP endpoints: health, readiness and metrics.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -12,13 +10,10 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::listen::{Listen, next_connection};
 use crate::metrics::Metrics;
-
-/// The pause after a connection could not be accepted: short for a probe, long enough not to spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
@@ -51,31 +46,6 @@ impl Checks {
             Some(_) if text.is_empty() => no_page(),
             None if text.is_empty() => (code, "ok\n".into()),
             _ => (code, text),
-        }
-    }
-}
-
-/// Where endpoints are served.
-pub(crate) enum Listen {
-    Address(SocketAddr),
-    On(std::net::TcpListener),
-}
-
-impl Listen {
-    pub(crate) fn port(&self) -> Option<u16> {
-        match self {
-            Self::Address(address) => Some(address.port()),
-            Self::On(listener) => listener.local_addr().ok().map(|address| address.port()),
-        }
-    }
-
-    async fn begin(self) -> std::io::Result<TcpListener> {
-        match self {
-            Self::Address(address) => TcpListener::bind(address).await,
-            Self::On(listener) => {
-                listener.set_nonblocking(true)?;
-                TcpListener::from_std(listener)
-            }
         }
     }
 }
@@ -171,18 +141,6 @@ impl Endpoints {
         let kind = http::HeaderValue::from_static(kind);
         response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
         response
-    }
-}
-
-/// Accepts the next connection. An error does not end the server: the client has gone, or too many files are open for
-/// the moment.
-async fn next_connection(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            Err(error) => tracing::warn!(%error, "cannot accept a connection"),
-        }
-        tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
 

@@ -31,9 +31,10 @@
 //! # }
 //! ```
 //!
-//! [`Manager::take_webhooks`](crate::Manager::take_webhooks) gives all webhooks of a manager as one [`tower::Service`],
-//! which answers the reviews of the API server and needs no socket. Whoever takes it serves it, and creates the
-//! [configurations](Webhooks::configurations) that tell the API server where to call it.
+//! With the feature `webhook-server`, `Manager::webhook_server` serves the webhooks over TLS, with certificates that need no
+//! other component. [`Manager::take_webhooks`](crate::Manager::take_webhooks) gives all webhooks of a manager as one
+//! [`tower::Service`] instead, which answers the reviews of the API server and needs no socket. Whoever takes it serves it,
+//! and creates the [configurations](Webhooks::configurations) that tell the API server where to call it.
 //!
 //! | what | type |
 //! |---|---|
@@ -43,8 +44,11 @@
 //! | versions of a kind | [`Convertible`], [`Conversion`] |
 //! | all webhooks as one service | [`Webhooks`] |
 //! | where the API server calls it | [`Endpoint`] |
+//! | the server and its certificates | `WebhookServer`, `Certificates` |
 
 mod admission;
+#[cfg(feature = "webhook-server")]
+mod certificates;
 mod configuration;
 mod conversion;
 mod field;
@@ -52,18 +56,33 @@ mod function;
 mod options;
 mod patch;
 mod review;
+#[cfg(feature = "webhook-server")]
+mod server;
 mod service;
+#[cfg(feature = "webhook-server")]
+mod serving;
+#[cfg(feature = "webhook-server")]
+mod tls;
 mod verdict;
 
 pub use admission::Admission;
+#[cfg(feature = "webhook-server")]
+pub use certificates::Certificates;
 pub use configuration::Endpoint;
+pub(crate) use configuration::{
+    Entry, configurations, conversion as conversion_at, secret_name, service_name,
+};
 pub(crate) use conversion::Converter;
 pub use conversion::{Conversion, ConversionError, Convertible};
 pub use field::{FieldError, FieldErrorType, FieldErrors};
 pub use function::{MutateFn, ValidateFn};
 pub use options::{FailurePolicy, MatchPolicy, Reinvocation, Scope, SideEffects};
 pub use review::Operation;
+#[cfg(feature = "webhook-server")]
+pub(crate) use server::{Server, Stop};
 pub use service::Webhooks;
+#[cfg(feature = "webhook-server")]
+pub use serving::WebhookServer;
 pub use verdict::{IntoMutation, Mutation, Verdict};
 
 use std::fmt;

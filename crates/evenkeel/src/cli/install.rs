@@ -5,6 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
+#[cfg(feature = "webhook-server")]
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 
 use crate::yaml;
@@ -46,11 +48,38 @@ async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> anyhow:
     }
 }
 
-/// Applies every document of a YAML text with this field manager.
-pub(super) async fn apply(client: &Client, manager: &str, yaml: &str) -> anyhow::Result<()> {
-    for object in yaml::apply(client, client.default_namespace(), manager, yaml).await? {
-        let kind = object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default();
-        tracing::info!(kind, name = object.name_any(), "applied a sample");
+/// Tells the API server which webhooks to call: applies the configurations of the manifests, and says in the definitions how
+/// their objects are converted.
+#[cfg(feature = "webhook-server")]
+pub(super) async fn webhooks(
+    client: &Client,
+    manager: &str,
+    manifests: &crate::Manifests,
+) -> anyhow::Result<()> {
+    for object in manifests.objects() {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let conversion = &object["spec"]["conversion"];
+        if kind.ends_with("WebhookConfiguration") {
+            let applied = yaml::apply(client, client.default_namespace(), manager, &object.to_string()).await;
+            applied.with_context(|| format!("cannot apply {kind} {name}"))?;
+        } else if kind == "CustomResourceDefinition" && conversion["strategy"] == "Webhook" {
+            let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+            let patch = Patch::Merge(serde_json::json!({ "spec": { "conversion": conversion } }));
+            let patched = api.patch(name, &PatchParams::default(), &patch).await;
+            patched.with_context(|| format!("cannot set the conversion of {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Applies every document of these YAML texts with this field manager.
+pub(super) async fn apply(client: &Client, manager: &str, samples: &[&str]) -> anyhow::Result<()> {
+    for yaml in samples {
+        for object in yaml::apply(client, client.default_namespace(), manager, yaml).await? {
+            let kind = object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default();
+            tracing::info!(kind, name = object.name_any(), "applied a sample");
+        }
     }
     Ok(())
 }

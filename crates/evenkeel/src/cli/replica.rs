@@ -34,17 +34,20 @@ pub(super) struct Replica {
     /// Where /metrics is served, which may be the same place; `0` for nowhere [default: nowhere; in manifests `:8080`].
     #[arg(long, global = true, value_name = "ADDRESS", value_parser = bind)]
     metrics_bind_address: Option<Bind>,
+    #[cfg(feature = "webhook-server")]
+    #[command(flatten)]
+    pub(super) webhooks: super::webhooks::Flags,
 }
 
 /// The meaning of an address on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bind {
+pub(super) enum Bind {
     Nowhere,
     At(SocketAddr),
 }
 
 impl Bind {
-    fn address(self) -> Option<SocketAddr> {
+    pub(super) fn address(self) -> Option<SocketAddr> {
         match self {
             Self::Nowhere => None,
             Self::At(address) => Some(address),
@@ -59,6 +62,8 @@ impl Replica {
             true => manager.leader_election(self.election(operator, namespace).identity(identity())),
             false => manager,
         };
+        #[cfg(feature = "webhook-server")]
+        let manager = self.webhooks.applied(manager, operator, namespace);
         let probes = self.health_probe_bind_address.and_then(Bind::address);
         let metrics = self.metrics_bind_address.and_then(Bind::address);
         let manager = match probes {
@@ -91,6 +96,8 @@ impl Replica {
         {
             manifests = manifests.metrics_port(address.port());
         }
+        #[cfg(feature = "webhook-server")]
+        let manifests = self.webhooks.deployed(manifests);
         manifests.args(self.arguments(probes, metrics))
     }
 
@@ -130,7 +137,7 @@ fn identity() -> String {
 }
 
 /// Reads an address as controller-runtime does: without a host it means every interface, and `0` means nowhere.
-fn bind(text: &str) -> Result<Bind, String> {
+pub(super) fn bind(text: &str) -> Result<Bind, String> {
     if text == "0" {
         return Ok(Bind::Nowhere);
     }
@@ -142,7 +149,7 @@ fn bind(text: &str) -> Result<Bind, String> {
     parsed.map_err(|_| "it must be IP:PORT, :PORT for every interface, or 0 for nowhere".to_owned())
 }
 
-fn spelled(bind: Bind) -> String {
+pub(super) fn spelled(bind: Bind) -> String {
     match bind {
         Bind::Nowhere => "0".to_owned(),
         Bind::At(address) if address.ip() == Ipv4Addr::UNSPECIFIED => format!(":{}", address.port()),

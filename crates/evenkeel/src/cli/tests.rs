@@ -103,6 +103,67 @@ fn the_flags_mean_the_same_before_and_after_the_command() {
     assert_eq!(format!("{:?}", before.replica), format!("{:?}", after.replica));
 }
 
+#[cfg(feature = "webhook-server")]
+mod webhooks {
+    use super::*;
+    use crate::webhook::{Admission, Verdict, Webhook};
+
+    async fn check(_: Arc<ConfigMap>, _: Admission<ConfigMap>) -> Result<Verdict> {
+        Ok(Verdict::allow())
+    }
+
+    fn operator() -> Operator {
+        Operator::new("mirror", |manager| manager.webhook(Webhook::validate(check)))
+    }
+
+    fn deployed(line: &str) -> Vec<Value> {
+        let arguments = arguments(&format!("manifests {line}"));
+        let Some(Command::Manifests(wanted)) = &arguments.command else { panic!("{arguments:?}") };
+        operator().deployment(wanted, &arguments.replica).unwrap().objects()
+    }
+
+    #[tokio::test]
+    async fn a_deployment_serves_where_its_arguments_say() {
+        let objects = deployed("--namespace ops");
+        let container = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+        let port = serde_json::json!({ "name": "webhooks", "containerPort": 9443 });
+        assert_eq!(container["ports"].as_array().unwrap().last(), Some(&port));
+        assert_eq!(of_kind(&objects, "Secret")["metadata"]["name"], "mirror-webhook-cert");
+
+        let objects = deployed("--webhook-bind-address :8443 --webhook-cert-dir /certs");
+        let pod = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        assert_eq!(container["args"][0], "--webhook-bind-address=:8443");
+        assert_eq!(container["args"][1], "--webhook-cert-dir=/certs");
+        assert_eq!(container["volumeMounts"][0]["mountPath"], "/certs");
+        assert_eq!(pod["volumes"][0]["secret"]["secretName"], "mirror-webhook-cert");
+        assert_eq!(of_kind(&objects, "Secret"), &Value::Null, "cert-manager makes it");
+        assert_eq!(of_kind(&objects, "ClusterRole"), &Value::Null, "and keeps the bundles");
+        let annotations = &of_kind(&objects, "ValidatingWebhookConfiguration")["metadata"]["annotations"];
+        assert_eq!(annotations["cert-manager.io/inject-ca-from"], "default/mirror-webhook-cert");
+    }
+
+    /// `--embedded` calls the webhooks in this process, for built-in kinds in the default namespace, too.
+    #[cfg(feature = "cluster")]
+    #[tokio::test]
+    async fn an_embedded_cluster_calls_the_webhooks() {
+        async fn deny(_: Arc<ConfigMap>, _: Admission<ConfigMap>) -> Result<Verdict> {
+            Ok(Verdict::deny("not today"))
+        }
+        let embedded = embedded::Embedded::start("mirror-test").await.unwrap();
+        let operator = Operator::new("mirror", |manager| manager.webhook(Webhook::validate(deny)));
+        let manager = operator.manager(Manager::new(embedded.client()), &arguments(""), "default");
+        let (served, manager) = embedded.serve_webhooks(manager, "mirror").await.unwrap();
+        assert!(served.is_some());
+        let _running = tokio::spawn(manager.run_until(std::future::pending()));
+        let api: kube::Api<ConfigMap> = kube::Api::default_namespaced(embedded.client());
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some("a".into());
+        let refused = api.create(&kube::api::PostParams::default(), &map).await.unwrap_err().to_string();
+        assert!(refused.contains("not today"), "{refused}");
+    }
+}
+
 /// The generated rules allow exactly what an election needs: without one of them, no replica leads.
 #[cfg(feature = "cluster")]
 mod elected {

@@ -1,21 +1,45 @@
 //! The webhooks of a manager.
 
+#[cfg(feature = "webhook-server")]
+mod server;
+
+use futures::future::FutureExt as _;
 use kube::core::CustomResourceExt;
 
-use super::Manager;
+use tokio_util::sync::CancellationToken;
+
+use super::part::{Part, When};
+use super::stage::Stages;
+use super::{Manager, ManagerError};
 use crate::Object;
 use crate::error::BoxError;
-use crate::webhook::{Conversion, Converter, IntoWebhook, Webhook, Webhooks};
+use crate::manifests::{Converted, Manifests};
+use crate::migration::Migration;
+use crate::tasks::Tasks;
+#[cfg(feature = "webhook-server")]
+use crate::webhook::WebhookServer;
+use crate::webhook::{Conversion, Converter, Entry, IntoWebhook, Webhook, Webhooks};
+
+/// What to do about webhooks that nobody serves.
+#[cfg(feature = "webhook-server")]
+const UNSERVED: &str = "nobody serves them: set a server by `Manager::webhook_server`";
+#[cfg(not(feature = "webhook-server"))]
+const UNSERVED: &str = "nobody serves them: enable the feature `webhook-server` and set a server by \
+     `Manager::webhook_server`, or take them by `Manager::take_webhooks`";
 
 /// The webhooks that were added to a manager.
 #[derive(Default)]
 pub(super) struct Hooks {
     list: Vec<Webhook>,
     converters: Vec<Converter>,
+    /// What the manifests say about the conversions.
+    converted: Vec<Converted>,
+    #[cfg(feature = "webhook-server")]
+    server: Option<WebhookServer>,
 }
 
 impl Hooks {
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.list.is_empty() && self.converters.is_empty()
     }
 }
@@ -28,16 +52,25 @@ impl Manager {
     }
 
     /// Adds the conversion between the versions of a kind. It runs on every replica, whether or not it leads.
+    ///
+    /// With [`Conversion::migrate_storage`], the leader rewrites stored objects; call [`Manager::with_env`] before.
     pub fn conversion<H>(mut self, conversion: Conversion<H>) -> Self
     where
         H: Object<DynamicType = ()> + CustomResourceExt,
     {
+        self.hooks.converted.push(Converted::of(&conversion));
+        if conversion.migrates() {
+            let name = conversion.crd_name();
+            let migration = Migration::new(self.client.clone(), self.env.clone(), name);
+            let run = move |stop| migration.run(stop).map(Ok::<_, BoxError>);
+            self.parts.push(Part::runnable(&format!("storage migration of {name}"), When::Leading, run));
+        }
         self.hooks.converters.push(conversion.erase());
         self
     }
 
-    /// Takes the webhooks out of the manager, for whoever serves them. Returns `None` if there are none. A manager does not
-    /// run with webhooks that nobody has taken: requests that they must review would fail.
+    /// Takes the webhooks out of the manager, for whoever serves them instead of the manager itself. Returns `None` if there
+    /// are none. A manager does not run with webhooks that nobody serves: requests that they must review would fail.
     ///
     /// # Errors
     /// When two webhooks have the same path or name.
@@ -45,7 +78,37 @@ impl Manager {
         if self.hooks.is_empty() {
             return Ok(None);
         }
-        let Hooks { list, converters } = std::mem::take(&mut self.hooks);
+        let (list, converters) =
+            (std::mem::take(&mut self.hooks.list), std::mem::take(&mut self.hooks.converters));
         Ok(Some(Webhooks::new(list, converters, self.metrics.clone())?))
+    }
+
+    /// Adds the webhooks to the manifests.
+    pub(super) fn declare_webhooks(&self, manifests: Manifests) -> Manifests {
+        let Hooks { list, converted, .. } = &self.hooks;
+        let manifests = manifests.hooked(list.iter().map(Entry::of).collect(), converted.clone());
+        #[cfg(feature = "webhook-server")]
+        if let Some(server) = &self.hooks.server {
+            return server::declared(server, manifests);
+        }
+        manifests
+    }
+
+    /// Starts the server of the webhooks, if there are some that nobody has taken. `stopping` is cancelled when the manager
+    /// begins to stop.
+    pub(super) fn start_webhooks(
+        &mut self,
+        tasks: &Tasks,
+        stages: &mut Stages,
+        stopping: CancellationToken,
+    ) -> Result<(), ManagerError> {
+        let failed = |source| ManagerError { part: "webhooks".to_owned(), source };
+        let Some(webhooks) = self.take_webhooks().map_err(failed)? else { return Ok(()) };
+        #[cfg(feature = "webhook-server")]
+        if let Some(server) = self.hooks.server.take() {
+            return self.start_server(webhooks, server, (tasks, stages), stopping);
+        }
+        drop((webhooks, tasks, stages, stopping));
+        Err(failed(UNSERVED.into()))
     }
 }

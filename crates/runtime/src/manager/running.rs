@@ -59,12 +59,11 @@ impl Manager {
         if let Some(name) = name_of_two(&self.parts) {
             return Err(failed(name, "another controller of this manager has the same name"));
         }
-        if !self.hooks.is_empty() {
-            return Err(failed("webhooks", "nobody serves them: take them by `Manager::take_webhooks`"));
-        }
         let tasks = Tasks::default();
         let _crash = tasks.abort_on_drop();
         let mut stages = Stages::new();
+        let stopping = CancellationToken::new();
+        self.start_webhooks(&tasks, &mut stages, stopping.clone())?;
         let (host, before) = self.host(&tasks, &mut stages);
         let Self { parts, election, unfenced, env, fence, grace_period, .. } = self;
         for (part, work) in parts.into_iter().zip(starting) {
@@ -82,6 +81,7 @@ impl Manager {
         if let Some(error) = &failed {
             tracing::error!(error = chain(error), "the manager ends with an error");
         }
+        stopping.cancel();
         // After the lease is lost, no work may continue, not even to end gracefully.
         let grace = if leadership.is_lost() { Duration::ZERO } else { grace_period };
         if tokio::time::timeout(grace, stages.end()).await.is_err() {

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use super::Manager;
 use super::stage::Stages;
 use crate::informer::Informers;
-use crate::serve::{Checks, Endpoints, Listen, Pages};
+use crate::listen::Listen;
+use crate::serve::{Checks, Endpoints, Pages};
 use crate::tasks::Tasks;
 
 /// What a manager serves over HTTP.
@@ -23,6 +24,12 @@ impl Serving {
     /// The port of health and readiness.
     pub(super) fn port(&self) -> Option<u16> {
         self.listen.as_ref().and_then(Listen::port)
+    }
+
+    /// Adds a check to `/readyz`.
+    #[cfg(feature = "webhook-server")]
+    pub(super) fn ready(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.ready.add(name, check);
     }
 
     /// The port of metrics, if they have one of their own.

@@ -27,6 +27,9 @@ impl Manifests {
         if let Some((namespace, name)) = &self.lease {
             rules.entry(Some(namespace.clone())).or_default().extend(Rule::lease(name));
         }
+        for (namespace, rule) in self.webhook_rules() {
+            rules.entry(namespace).or_default().push(rule);
+        }
         rules.retain(|_, rules| !rules.is_empty());
         rules
     }
@@ -154,11 +157,16 @@ impl Rule {
     /// The rules for a lease. A rule for `create` cannot name the object, so that there are two.
     fn lease(name: &str) -> [Self; 2] {
         let rule = |verbs| Self::new("coordination.k8s.io", "leases", verbs);
-        let held = Self { resource_names: vec![name.into()], ..rule(vec!["get", "update"]) };
-        [rule(vec!["create"]), held]
+        [rule(vec!["create"]), rule(vec!["get", "update"]).named([name.to_owned()])]
     }
 
-    fn new(group: &str, resource: &str, verbs: Vec<&'static str>) -> Self {
+    /// Limits the rule to these objects.
+    pub(super) fn named(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.resource_names.extend(names);
+        self
+    }
+
+    pub(super) fn new(group: &str, resource: &str, verbs: Vec<&'static str>) -> Self {
         let (api_groups, resources) = (vec![group.into()], vec![resource.into()]);
         Self { api_groups, resources, resource_names: Vec::new(), verbs }
     }

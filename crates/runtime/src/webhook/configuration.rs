@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
 use super::service::CONVERT_PATH;
@@ -34,7 +35,7 @@ enum Place {
 
 impl Endpoint {
     /// The port 443 of a Service. The operator runs in the namespace of the Service, and its webhooks do not review
-    /// objects in that namespace: otherwise the operator could not be started while it is down.
+    /// objects of built-in kinds in that namespace: otherwise the operator could not be started while it is down.
     pub fn service(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let place = Place::Service { namespace: namespace.into(), name: name.into() };
         Self { place, ca_bundle: None }
@@ -66,6 +67,44 @@ impl Endpoint {
         config
     }
 
+    /// Whether a `clientConfig` leads to this endpoint.
+    #[cfg(feature = "webhook-server")]
+    pub(super) fn is_called_by(&self, config: &Value) -> bool {
+        match &self.place {
+            Place::Service { namespace, name } => {
+                let service = &config["service"];
+                service["namespace"] == **namespace && service["name"] == **name
+            }
+            Place::Url(base) => {
+                let base = base.trim_end_matches('/');
+                let rest = config["url"].as_str().and_then(|url| url.strip_prefix(base));
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+        }
+    }
+
+    /// The names that the API server knows the server by, which its certificate must have.
+    #[cfg(feature = "webhook-server")]
+    pub(super) fn server_names(&self) -> Vec<String> {
+        match &self.place {
+            Place::Service { namespace, name } => {
+                let service = format!("{name}.{namespace}.svc");
+                vec![format!("{service}.cluster.local"), service]
+            }
+            Place::Url(base) => {
+                let uri: Option<http::Uri> = base.parse().ok();
+                let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
+                vec![host.trim_start_matches('[').trim_end_matches(']').to_owned()]
+            }
+        }
+    }
+
+    /// Whether the API server finds the replicas through a Service, whose endpoints follow their readiness.
+    #[cfg(feature = "webhook-server")]
+    pub(crate) fn is_service(&self) -> bool {
+        matches!(self.place, Place::Service { .. })
+    }
+
     /// The namespace that the webhooks do not review.
     fn spared_namespace(&self) -> Option<&str> {
         match &self.place {
@@ -79,70 +118,123 @@ impl Webhooks {
     /// The `MutatingWebhookConfiguration` and the `ValidatingWebhookConfiguration` of this name; only those that are
     /// needed.
     pub fn configurations(&self, name: &str, endpoint: &Endpoint) -> Vec<Value> {
-        let kinds = [
-            (Action::Mutate, "MutatingWebhookConfiguration"),
-            (Action::Validate, "ValidatingWebhookConfiguration"),
-        ];
-        let object = |(action, kind): (Action, &str)| {
-            let hooks = self.hooks().filter(|hook| hook.action == action);
-            let hooks: Vec<Value> = hooks.map(|hook| webhook(hook, endpoint)).collect();
-            (!hooks.is_empty()).then(|| {
-                json!({
-                    "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-                    "metadata": { "name": name }, "webhooks": hooks,
-                })
-            })
-        };
-        kinds.into_iter().filter_map(object).collect()
+        let entries: Vec<Entry> = self.hooks().map(Entry::of).collect();
+        configurations(&entries, name, endpoint)
     }
 
     /// The names of the definitions whose objects the webhooks convert, and the `spec.conversion` of each.
     pub fn conversions(&self, endpoint: &Endpoint) -> Vec<(String, Value)> {
-        let conversion = json!({
-            "strategy": "Webhook",
-            "webhook": {
-                "clientConfig": endpoint.client_config(CONVERT_PATH), "conversionReviewVersions": ["v1"],
-            },
-        });
+        let conversion = conversion(endpoint);
         self.converters().map(|converter| (converter.crd_name.clone(), conversion.clone())).collect()
     }
 }
 
-/// One entry of a configuration.
-fn webhook(hook: &Webhook, endpoint: &Endpoint) -> Value {
-    let (options, resource) = (&hook.options, &hook.resource);
-    let parts = options.subresources.iter().map(|part| format!("{}/{part}", resource.plural));
-    let resources: Vec<String> = std::iter::once(resource.plural.clone()).chain(parts).collect();
-    let mut entry = json!({
-        "name": hook.qualified_name(),
-        "admissionReviewVersions": ["v1"],
-        "clientConfig": endpoint.client_config(&hook.url_path()),
-        "failurePolicy": options.failure_policy.word(),
-        "matchPolicy": options.match_policy.word(),
-        "sideEffects": options.side_effects.word(),
-        "timeoutSeconds": options.timeout.as_secs(),
-        "rules": [{
-            "apiGroups": [resource.group], "apiVersions": [resource.version], "resources": resources,
-            "operations": options.operations, "scope": options.scope.word(),
-        }],
-    });
-    if hook.action == Action::Mutate {
-        entry["reinvocationPolicy"] = options.reinvocation.word().into();
+/// An admission webhook as the configurations describe it, without the place where it is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    action: Action,
+    path: String,
+    /// Whether the kind is one of Kubernetes' own.
+    built_in: bool,
+    namespaces: LabelSelector,
+    /// The fields of the entry.
+    fields: Value,
+}
+
+impl Entry {
+    pub(crate) fn of<S>(hook: &Webhook<S>) -> Self {
+        let (options, resource) = (&hook.options, &hook.resource);
+        let parts = options.subresources.iter().map(|part| format!("{}/{part}", resource.plural));
+        let resources: Vec<String> = std::iter::once(resource.plural.clone()).chain(parts).collect();
+        let mut fields = json!({
+            "name": hook.qualified_name(),
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": options.failure_policy.word(),
+            "matchPolicy": options.match_policy.word(),
+            "sideEffects": options.side_effects.word(),
+            "timeoutSeconds": options.timeout.as_secs(),
+            "rules": [{
+                "apiGroups": [resource.group], "apiVersions": [resource.version], "resources": resources,
+                "operations": options.operations, "scope": options.scope.word(),
+            }],
+        });
+        if hook.action == Action::Mutate {
+            fields["reinvocationPolicy"] = options.reinvocation.word().into();
+        }
+        if let Some(selector) = &options.object_selector {
+            fields["objectSelector"] = json!(selector);
+        }
+        if !options.match_conditions.is_empty() {
+            let conditions = options.match_conditions.iter();
+            let conditions =
+                conditions.map(|(name, expression)| json!({ "name": name, "expression": expression }));
+            fields["matchConditions"] = conditions.collect::<Vec<_>>().into();
+        }
+        Self {
+            action: hook.action,
+            path: hook.url_path(),
+            built_in: is_built_in(&resource.group),
+            namespaces: options.namespace_selector.clone().unwrap_or_default(),
+            fields,
+        }
     }
-    let mut namespaces = options.namespace_selector.clone().unwrap_or_default();
-    if let Some(spared) = endpoint.spared_namespace() {
-        let own = json!({ "key": NAMESPACE_LABEL, "operator": "NotIn", "values": [spared] });
-        namespaces.match_expressions.get_or_insert_default().extend(serde_json::from_value(own).ok());
+
+    /// The entry for this endpoint. A webhook of a built-in kind does not review the operator's own namespace: without its
+    /// pods, Secrets and leases the operator could not start again while it is down. Custom resources cannot keep a pod from
+    /// starting.
+    fn at(&self, endpoint: &Endpoint) -> Value {
+        let mut entry = self.fields.clone();
+        entry["clientConfig"] = endpoint.client_config(&self.path);
+        let mut namespaces = self.namespaces.clone();
+        if let Some(spared) = endpoint.spared_namespace().filter(|_| self.built_in) {
+            let own = json!({ "key": NAMESPACE_LABEL, "operator": "NotIn", "values": [spared] });
+            namespaces.match_expressions.get_or_insert_default().extend(serde_json::from_value(own).ok());
+        }
+        entry["namespaceSelector"] = json!(namespaces);
+        entry
     }
-    entry["namespaceSelector"] = json!(namespaces);
-    if let Some(selector) = &options.object_selector {
-        entry["objectSelector"] = json!(selector);
-    }
-    if !options.match_conditions.is_empty() {
-        let conditions = options.match_conditions.iter();
-        let conditions =
-            conditions.map(|(name, expression)| json!({ "name": name, "expression": expression }));
-        entry["matchConditions"] = conditions.collect::<Vec<_>>().into();
-    }
-    entry
+}
+
+/// The name of the Service of an operator's webhooks.
+pub(crate) fn service_name(operator: &str) -> String {
+    format!("{operator}-webhook")
+}
+
+/// The name of the Secret with the certificates of an operator's webhooks.
+pub(crate) fn secret_name(operator: &str) -> String {
+    format!("{operator}-webhook-cert")
+}
+
+/// Whether a group is one of Kubernetes' own: theirs have no dot, or end with `.k8s.io`.
+fn is_built_in(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io")
+}
+
+/// The configurations of these webhooks; only those that are needed.
+pub(crate) fn configurations(entries: &[Entry], name: &str, endpoint: &Endpoint) -> Vec<Value> {
+    let kinds = [
+        (Action::Mutate, "MutatingWebhookConfiguration"),
+        (Action::Validate, "ValidatingWebhookConfiguration"),
+    ];
+    let object = |(action, kind): (Action, &str)| {
+        let entries = entries.iter().filter(|entry| entry.action == action);
+        let entries: Vec<Value> = entries.map(|entry| entry.at(endpoint)).collect();
+        (!entries.is_empty()).then(|| {
+            json!({
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+                "metadata": { "name": name }, "webhooks": entries,
+            })
+        })
+    };
+    kinds.into_iter().filter_map(object).collect()
+}
+
+/// The `spec.conversion` of a definition whose objects are converted at this endpoint.
+pub(crate) fn conversion(endpoint: &Endpoint) -> Value {
+    json!({
+        "strategy": "Webhook",
+        "webhook": {
+            "clientConfig": endpoint.client_config(CONVERT_PATH), "conversionReviewVersions": ["v1"],
+        },
+    })
 }

@@ -184,8 +184,8 @@ impl<S> Webhook<S> {
         self
     }
 
-    /// Reviews only objects in namespaces with these labels. A webhook that is called by a Service does not review the
-    /// namespace of that Service: see [`Endpoint::service`](super::Endpoint::service).
+    /// Reviews only objects in namespaces with these labels. A webhook of a built-in kind that is called by a Service does
+    /// not review the namespace of that Service: see [`Endpoint::service`](super::Endpoint::service).
     pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
         self.options.namespace_selector = Some(selector);
         self

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde::Deserialize as _;
 use serde_json::value::RawValue;
@@ -39,6 +41,9 @@ const CONCURRENT_MAX: usize = 1000;
 
 /// The path of conversions, as in kubebuilder.
 pub(crate) const CONVERT_PATH: &str = "/convert";
+
+/// The answer to a request whose body cannot be read.
+pub(crate) type Refusal = Box<Response<Bytes>>;
 
 /// All webhooks of a manager: a [`tower::Service`] from requests to responses.
 ///
@@ -109,38 +114,56 @@ impl Webhooks {
 
     /// Answers a request. Every request has an answer: what cannot be reviewed is a `Status` that says why.
     pub async fn answer(&self, request: Request<Bytes>) -> Response<Bytes> {
-        let path = request.uri().path().to_owned();
-        let known = self.inner.hooks.contains_key(&path)
+        let (head, body) = request.into_parts();
+        self.answer_when_read(&head, move |_| std::future::ready(Ok(body))).await
+    }
+
+    /// Answers a request whose body is still to be read, by a function that gets the limit in bytes. The body of a request
+    /// that is refused by its head is not read.
+    pub(crate) async fn answer_when_read<F>(
+        &self,
+        head: &Parts,
+        read: impl FnOnce(usize) -> F,
+    ) -> Response<Bytes>
+    where
+        F: Future<Output = Result<Bytes, Refusal>>,
+    {
+        let path = head.uri.path();
+        let known = self.inner.hooks.contains_key(path)
             || (path == CONVERT_PATH && !self.inner.converters.is_empty());
         if !known {
             return refused(StatusCode::NOT_FOUND, "NotFound", &format!("no webhook has the path {path}"));
         }
-        let counted = self.inner.metrics.webhook(&path);
-        let response = self.serve(&path, request).await;
+        let counted = self.inner.metrics.webhook(path);
+        let response = self.serve(path, head, read).await;
         counted.ended(response.status());
         response
     }
 
-    async fn serve(&self, path: &str, request: Request<Bytes>) -> Response<Bytes> {
-        if request.method() != Method::POST {
-            let why = format!("{} is not allowed: a review is sent by POST", request.method());
+    async fn serve<F>(&self, path: &str, head: &Parts, read: impl FnOnce(usize) -> F) -> Response<Bytes>
+    where
+        F: Future<Output = Result<Bytes, Refusal>>,
+    {
+        if head.method != Method::POST {
+            let why = format!("{} is not allowed: a review is sent by POST", head.method);
             return refused(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", &why);
         }
-        if let Some(why) = wrong_media_type(&request) {
+        if let Some(why) = wrong_media_type(head) {
             return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", &why);
-        }
-        if request.body().len() > self.body_bytes_max(path) {
-            return too_large(self.body_bytes_max(path));
         }
         let Ok(_running) = self.inner.running.try_acquire() else {
             let why = format!("{CONCURRENT_MAX} reviews are running already");
-            let mut response = refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", &why);
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            return response;
+            return busy(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", &why);
         };
-        let limit = time_limit(request.uri().query().unwrap_or_default());
+        let bytes_max = self.body_bytes_max(path);
+        let body = match read(bytes_max).await {
+            Ok(body) if body.len() > bytes_max => return too_large(bytes_max),
+            Ok(body) => body,
+            Err(response) => return *response,
+        };
+        let limit = time_limit(head.uri.query().unwrap_or_default());
         // The review is made within the future, so that a panic at any point of it is caught.
-        let review = AssertUnwindSafe(async { self.review(path, request.body()).await }).catch_unwind();
+        let review = AssertUnwindSafe(async { self.review(path, &body).await }).catch_unwind();
         match tokio::time::timeout(limit, review).await {
             Ok(Ok(response)) => response,
             Ok(Err(panic)) => self.panicked(path, &*panic),
@@ -235,8 +258,8 @@ fn kind_of(object: &RawValue) -> serde_json::Result<String> {
 }
 
 /// Why the body cannot be JSON, by its header. controller-runtime accepts exactly this type; a charset is harmless.
-fn wrong_media_type(request: &Request<Bytes>) -> Option<String> {
-    let given = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+fn wrong_media_type(head: &Parts) -> Option<String> {
+    let given = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let given = given.unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim();
     let json = essence.eq_ignore_ascii_case("application/json");
@@ -256,6 +279,13 @@ fn reviewed(review: &Value) -> Response<Bytes> {
 
 fn bad_request(why: &str) -> Response<Bytes> {
     refused(StatusCode::BAD_REQUEST, "BadRequest", why)
+}
+
+/// A refusal that asks the caller to come again in a second.
+pub(crate) fn busy(code: StatusCode, reason: &str, why: &str) -> Response<Bytes> {
+    let mut response = refused(code, reason, why);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 pub(crate) fn too_large(limit: usize) -> Response<Bytes> {

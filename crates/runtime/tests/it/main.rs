@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod applying;
+mod certifying;
 mod configuring;
 mod counting;
 mod finalizing;
+mod hooking;
 mod leading;
 mod listing;
 mod logging;

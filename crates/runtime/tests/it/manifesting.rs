@@ -126,3 +126,43 @@ async fn assert_refused(verbs: &Verbs, rules: &[PolicyRule], at: usize, verb: &s
     let _ = cluster.try_settled().await;
     assert!(!cluster.forbidden().is_empty(), "{verb} of rule {at} is not needed");
 }
+
+/// With webhooks, the rules allow exactly what the certificates need, by name.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
+async fn webhooks_keep_their_certificates_under_their_rules(cluster: Cluster) {
+    use evenkeel_runtime::webhook::{Admission, Certificates, Endpoint, Verdict, Webhook};
+    use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+
+    async fn check(_: Arc<ConfigMap>, _: Admission<ConfigMap>) -> evenkeel_runtime::Result<Verdict> {
+        Ok(Verdict::allow())
+    }
+    let manifests = Manifests::new(NAME, "operators").webhook(&Webhook::validate(check));
+    let operator = cluster.install(&manifests).await.unwrap();
+    let env = cluster.env().clone();
+    operator.run_manager(NAME, move |manager| {
+        let mut manager = manager.webhook(Webhook::validate(check));
+        let webhooks = manager.take_webhooks().unwrap().unwrap();
+        let (client, env) = (manager.unfenced_client().clone(), env.clone());
+        manager.server("certificates", move |stop| async move {
+            let certificates = Certificates::in_secret("operators", "mirror-webhook-cert");
+            let endpoint = Endpoint::service("operators", "mirror-webhook");
+            certificates.keep(client, env, &webhooks, NAME, &endpoint, stop).await
+        })
+    });
+    cluster.settled().await;
+    assert_eq!(lines(&cluster.forbidden()), Vec::<String>::new());
+    let secret = cluster.namespaced("operators").get::<Secret>("mirror-webhook-cert").await.unwrap();
+    assert!(secret.data.unwrap().contains_key("tls.crt"), "the empty Secret of the manifests was filled");
+    let configuration: ValidatingWebhookConfiguration = cluster.get(NAME).await.unwrap();
+    let hook = &configuration.webhooks.unwrap()[0];
+    assert!(hook.client_config.ca_bundle.is_some());
+    let own = hook.namespace_selector.as_ref().and_then(|all| all.match_expressions.as_ref()).unwrap();
+    assert_eq!(own[0].values, Some(vec!["operators".to_owned()]), "the operator can start without itself");
+    // Applied again, the manifests leave the certificates alone.
+    cluster.mark();
+    cluster.install(&manifests).await.unwrap();
+    cluster.settled().await;
+    assert_eq!(lines(&cluster.forbidden()), Vec::<String>::new());
+    let again = cluster.namespaced("operators").get::<Secret>("mirror-webhook-cert").await.unwrap();
+    assert!(again.data.unwrap().contains_key("tls.crt"));
+}

@@ -105,7 +105,7 @@ async fn a_stop_closes_the_port_and_its_connections() {
 }
 
 /// Requests a page from a manager.
-async fn page(address: std::net::SocketAddr, path: &str) -> String {
+pub(crate) async fn page(address: std::net::SocketAddr, path: &str) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");

@@ -242,4 +242,9 @@ fn configurations_say_what_to_call_and_spare_the_operators_namespace() {
         "https://192.0.2.1:9443/mutate--v1-configmap"
     );
     assert_eq!(by_url[0]["webhooks"][0]["namespaceSelector"], json!({}));
+    // A custom resource cannot keep the operator from starting.
+    let sites = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Site"));
+    let hooks = vec![Webhook::validate_with(&sites, dynamic)];
+    let webhooks = Webhooks::new(hooks, Vec::new(), Metrics::new()).unwrap();
+    assert_eq!(webhooks.configurations("op", &endpoint)[0]["webhooks"][0]["namespaceSelector"], json!({}));
 }

@@ -1,0 +1,65 @@
+//! The flags of the webhooks' server.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::replica::{Bind, bind, spelled};
+use crate::{Manager, Manifests, WebhookServer};
+
+/// The flags of the webhooks' server, which running and printing manifests have in common.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct Flags {
+    /// Where webhooks are served, for example `:9443` or `127.0.0.1:9443` [default: `:9443`].
+    #[arg(long, global = true, value_name = "ADDRESS", value_parser = bind)]
+    webhook_bind_address: Option<Bind>,
+    /// A folder with the files tls.crt and tls.key for the webhooks, as cert-manager's Secrets are mounted [default: the
+    /// operator makes its own certificates, in a Secret].
+    #[arg(long, global = true, value_name = "FOLDER")]
+    webhook_cert_dir: Option<PathBuf>,
+    /// The URL by which the API server reaches the webhooks of a process outside of the cluster, for example
+    /// `https://192.0.2.1:9443`. The configurations of the webhooks are applied with it.
+    #[arg(long, value_name = "URL")]
+    webhook_url: Option<String>,
+}
+
+impl Flags {
+    pub(super) fn has_url(&self) -> bool {
+        self.webhook_url.is_some()
+    }
+
+    /// Sets these flags on a manager. Without a flag, the setting of the operator's code stays.
+    pub(super) fn applied(&self, manager: Manager, operator: &str, namespace: &str) -> Manager {
+        let Self { webhook_bind_address, webhook_cert_dir, webhook_url } = self;
+        if webhook_bind_address.is_none() && webhook_cert_dir.is_none() && webhook_url.is_none() {
+            return manager;
+        }
+        let mut server = WebhookServer::new(namespace, operator);
+        if let Some(address) = webhook_bind_address.and_then(Bind::address) {
+            server = server.address(address);
+        }
+        if let Some(folder) = webhook_cert_dir {
+            server = server.certificates_in_folder(folder);
+        }
+        if let Some(url) = webhook_url {
+            server = server.url(url);
+        }
+        manager.webhook_server(server)
+    }
+
+    /// Adds what these flags need to the manifests: the port, the mounted certificates and the arguments.
+    pub(super) fn deployed(&self, mut manifests: Manifests) -> Manifests {
+        if let Some(bind) = self.webhook_bind_address {
+            if let Some(address) = bind.address() {
+                manifests = manifests.webhook_port(address.port());
+            }
+            manifests = manifests.args([format!("--webhook-bind-address={}", spelled(bind))]);
+        }
+        if let Some(folder) = &self.webhook_cert_dir {
+            let folder = folder.display().to_string();
+            manifests = manifests.args([format!("--webhook-cert-dir={folder}")]);
+            manifests = manifests.webhook_certificates_in_folder(folder);
+        }
+        manifests
+    }
+}

@@ -1,0 +1,211 @@
+//! What an operator's webhooks need in a cluster: a Service, the Secret of the certificates, configurations, conversions
+//! and rules.
+
+mod converted;
+
+use kube::core::{ApiResource, CustomResourceExt};
+use serde_json::{Value, json};
+
+use super::Manifests;
+use super::rules::Rule;
+use crate::Object;
+use crate::webhook::{
+    Conversion, Endpoint, Entry, Webhook, configurations, conversion_at, secret_name, service_name,
+};
+pub(crate) use converted::Converted;
+
+/// The port of webhooks in controller-runtime and kubebuilder.
+const PORT: u16 = 9443;
+/// The name of that port in the Deployment, which the Service refers to.
+const PORT_NAME: &str = "webhooks";
+/// The volume with the certificates of cert-manager.
+const VOLUME: &str = "webhook-certificates";
+
+/// The webhooks of an operator.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hooked {
+    entries: Vec<Entry>,
+    converted: Vec<Converted>,
+    port: Option<u16>,
+    endpoint: Option<Endpoint>,
+    /// Where the certificates that somebody else makes are mounted.
+    certificate_folder: Option<String>,
+}
+
+impl Manifests {
+    /// Adds an admission webhook: its configuration, a Service, and the rules for its certificates. A manager with webhooks
+    /// adds its own: see [`Manager::manifests`](crate::Manager::manifests).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use evenkeel_runtime::webhook::{Admission, Verdict, Webhook};
+    /// use evenkeel_runtime::{Manifests, Result};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    ///
+    /// async fn check(map: Arc<ConfigMap>, _: Admission<ConfigMap>) -> Result<Verdict> { Ok(Verdict::allow()) }
+    ///
+    /// let yaml = Manifests::new("mirror", "operators").webhook(&Webhook::validate(check)).yaml()?;
+    /// assert!(yaml.contains("kind: ValidatingWebhookConfiguration") && yaml.contains("kind: Service\n"));
+    /// # Ok::<_, evenkeel_runtime::BoxError>(())
+    /// ```
+    pub fn webhook<S>(mut self, webhook: &Webhook<S>) -> Self {
+        self.hooked.entries.push(Entry::of(webhook));
+        self
+    }
+
+    /// Adds the conversion between the versions of a kind, with its definition.
+    pub fn conversion<H>(self, conversion: &Conversion<H>) -> Self
+    where
+        H: Object<DynamicType = ()> + CustomResourceExt,
+    {
+        self.hooked(Vec::new(), vec![Converted::of(conversion)])
+    }
+
+    pub(crate) fn hooked(mut self, entries: Vec<Entry>, converted: Vec<Converted>) -> Self {
+        self.hooked.entries.extend(entries);
+        self.hooked.converted.extend(converted);
+        self
+    }
+
+    /// Sets the port on which the webhooks are served in the pod; 9443 by default.
+    pub fn webhook_port(mut self, port: u16) -> Self {
+        self.hooked.port = Some(port);
+        self
+    }
+
+    /// Sets where the API server reaches the webhooks; the Service `NAME-webhook` by default, which the manifests contain.
+    pub fn webhook_endpoint(mut self, endpoint: Endpoint) -> Self {
+        self.hooked.endpoint = Some(endpoint);
+        self
+    }
+
+    /// Mounts the Secret `NAME-webhook-cert` with the certificates of cert-manager at this path. cert-manager keeps the
+    /// `caBundle` of the configurations then, and the operator needs no rules for them.
+    pub fn webhook_certificates_in_folder(mut self, path: impl Into<String>) -> Self {
+        self.hooked.certificate_folder = Some(path.into());
+        self
+    }
+
+    fn has_webhooks(&self) -> bool {
+        !self.hooked.entries.is_empty() || !self.hooked.converted.is_empty()
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        let usual = || Endpoint::service(&self.namespace, service_name(&self.name));
+        self.hooked.endpoint.clone().unwrap_or_else(usual)
+    }
+
+    /// The annotations by which cert-manager finds the objects that it keeps a `caBundle` in.
+    fn annotate(&self, object: &mut Value) {
+        if self.hooked.certificate_folder.is_some() {
+            let certificate = format!("{}/{}", self.namespace, secret_name(&self.name));
+            object["metadata"]["annotations"]["cert-manager.io/inject-ca-from"] = certificate.into();
+        }
+    }
+
+    /// The definitions, with the conversions of those that have one.
+    pub(super) fn definitions(&self) -> Vec<Value> {
+        let mut definitions = self.crds.clone();
+        for converted in &self.hooked.converted {
+            let given = definitions.iter().position(|crd| crd["metadata"]["name"] == *converted.name);
+            let at = given.unwrap_or_else(|| {
+                definitions.push(converted.definition.clone());
+                definitions.len() - 1
+            });
+            definitions[at]["spec"]["conversion"] = conversion_at(&self.endpoint());
+            self.annotate(&mut definitions[at]);
+        }
+        definitions
+    }
+
+    /// The Service, and the empty Secret that the replicas write their certificates to: with it, they need no permission to
+    /// create Secrets, which cannot be limited to a name.
+    pub(super) fn webhook_objects(&self) -> Vec<Value> {
+        if !self.has_webhooks() {
+            return Vec::new();
+        }
+        let labels = json!({ "app.kubernetes.io/name": self.name });
+        let mut objects = Vec::new();
+        if self.hooked.endpoint.is_none() {
+            objects.push(json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": { "name": service_name(&self.name), "namespace": self.namespace, "labels": labels },
+                "spec": {
+                    "selector": labels,
+                    "ports": [{ "name": "https", "port": 443, "targetPort": PORT_NAME }],
+                },
+            }));
+        }
+        if self.hooked.certificate_folder.is_none() {
+            let metadata =
+                json!({ "name": secret_name(&self.name), "namespace": self.namespace, "labels": labels });
+            objects.push(
+                json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque" }),
+            );
+        }
+        objects
+    }
+
+    /// The configurations. They come last: until the operator runs, the requests that they are about fail.
+    pub(super) fn webhook_configurations(&self) -> Vec<Value> {
+        let mut objects = configurations(&self.hooked.entries, &self.name, &self.endpoint());
+        objects.iter_mut().for_each(|object| self.annotate(object));
+        objects
+    }
+
+    /// Adds the port and the certificates to the Deployment's pod.
+    pub(super) fn deploy_webhooks(&self, pod: &mut Value) {
+        if !self.has_webhooks() {
+            return;
+        }
+        let port = json!({ "name": PORT_NAME, "containerPort": self.hooked.port.unwrap_or(PORT) });
+        let container = &mut pod["containers"][0];
+        match container["ports"].as_array_mut() {
+            Some(ports) => ports.push(port),
+            None => container["ports"] = json!([port]),
+        }
+        if let Some(path) = &self.hooked.certificate_folder {
+            container["volumeMounts"] = json!([{ "name": VOLUME, "mountPath": path, "readOnly": true }]);
+            let secret = json!({ "secretName": secret_name(&self.name) });
+            pod["volumes"] = json!([{ "name": VOLUME, "secret": secret }]);
+        }
+    }
+
+    /// The rules for certificates and migrations, by namespace. Only what Kubernetes cannot limit to a name is not.
+    pub(super) fn webhook_rules(&self) -> Vec<(Option<String>, Rule)> {
+        let mut rules = Vec::new();
+        let converted = || self.hooked.converted.iter();
+        if self.has_webhooks() && self.hooked.certificate_folder.is_none() {
+            let secret = Rule::new("", "secrets", vec!["get", "list", "update", "watch"]);
+            rules.push((Some(self.namespace.clone()), secret.named([secret_name(&self.name)])));
+            for object in self.webhook_configurations() {
+                let resource = format!("{}s", object["kind"].as_str().unwrap_or_default().to_lowercase());
+                let rule = Rule::new("admissionregistration.k8s.io", &resource, BUNDLE_VERBS.to_vec());
+                rules.push((None, rule.named([self.name.clone()])));
+            }
+        }
+        let definition = |part: &str, verbs: &[&'static str], name: &str| {
+            let rule = Rule::new(
+                "apiextensions.k8s.io",
+                &format!("customresourcedefinitions{part}"),
+                verbs.to_vec(),
+            );
+            (None, rule.named([name.to_owned()]))
+        };
+        let certified = self.hooked.certificate_folder.is_none();
+        rules.extend(
+            converted()
+                .filter(|it| certified || it.migrates)
+                .map(|it| definition("", &BUNDLE_VERBS, &it.name)),
+        );
+        for one in converted().filter(|it| it.migrates) {
+            rules.push(definition("/status", &["patch"], &one.name));
+            let ApiResource { group, plural, .. } = &one.resource;
+            rules.push((None, Rule::new(group, plural, vec!["get", "list", "update"])));
+        }
+        rules
+    }
+}
+
+/// What it takes to keep a `caBundle`, or the progress of a migration.
+const BUNDLE_VERBS: [&str; 4] = ["get", "list", "patch", "watch"];

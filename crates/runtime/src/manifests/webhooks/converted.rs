@@ -1,0 +1,35 @@
+//! What manifests know of a conversion.
+
+use kube::core::{ApiResource, CustomResourceExt};
+use serde_json::Value;
+
+use crate::Object;
+use crate::webhook::Conversion;
+
+/// A kind whose objects are converted.
+#[derive(Clone, Debug)]
+pub(crate) struct Converted {
+    /// The name of the definition.
+    pub(super) name: String,
+    /// The definition with all versions.
+    pub(super) definition: Value,
+    pub(super) resource: ApiResource,
+    /// Whether stored objects are rewritten when the storage version changes.
+    pub(super) migrates: bool,
+}
+
+impl Converted {
+    pub(crate) fn of<H>(conversion: &Conversion<H>) -> Self
+    where
+        H: Object<DynamicType = ()> + CustomResourceExt,
+    {
+        // Versions that cannot be merged are an error of `Conversion::crd`, which whoever declares them sees.
+        let definition = conversion.crd().ok().and_then(|crd| serde_json::to_value(crd).ok());
+        Self {
+            name: conversion.crd_name().to_owned(),
+            definition: definition.unwrap_or_default(),
+            resource: ApiResource::erase::<H>(&()),
+            migrates: conversion.migrates(),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+use super::super::issue::issue;
+use super::super::state::Pair;
+use super::*;
+
+const START: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+fn at(days: i64) -> Timestamp {
+    START + SignedDuration::from_hours(24 * days)
+}
+
+fn names() -> Vec<String> {
+    vec!["op.ops.svc".to_owned()]
+}
+
+fn pair(day: i64) -> Pair {
+    issue("op", &names(), at(day)).unwrap()
+}
+
+fn serving(day: i64) -> State {
+    State::default().with_next(pair(day)).promoted(at(day))
+}
+
+#[test]
+fn the_first_certificate_is_made_and_served_at_once() {
+    let state = State::default();
+    assert_eq!(step(&state, &names(), START), Step::Make);
+    let state = state.with_next(pair(0));
+    assert_eq!(step(&state, &names(), START), Step::Promote, "there is nothing better to wait with");
+    let state = state.promoted(START);
+    assert_eq!(step(&state, &names(), START), Step::Wait(at(60)));
+}
+
+#[test]
+fn a_renewal_waits_until_all_api_servers_trust_the_new_one() {
+    let state = serving(0);
+    assert_eq!(step(&state, &names(), at(60)), Step::Make);
+    let state = state.with_next(pair(60));
+    assert_eq!(step(&state, &names(), at(60)), Step::NotePublished);
+    let state = state.published(at(60));
+    assert_eq!(step(&state, &names(), at(60)), Step::Wait(at(60) + SETTLE));
+    assert_eq!(step(&state, &names(), at(59)), Step::NotePublished, "the clock was set back");
+    assert_eq!(step(&state, &names(), at(60) + SETTLE), Step::Promote);
+    // The old CA is trusted as long as its certificate is valid, and no longer.
+    let old = state.current.clone().unwrap();
+    let state = state.promoted(at(60) + SETTLE);
+    assert_eq!(state.retired[0].ca, old.ca);
+    assert!(state.bundle().contains(&old.ca) && state.bundle() != old.ca);
+    assert_eq!(step(&state, &names(), at(61)), Step::Wait(old.facts.until));
+    assert_eq!(step(&state, &names(), at(90)), Step::Forget);
+    let state = state.without_expired(at(90));
+    assert_eq!((state.retired.len(), step(&state, &names(), at(90))), (0, Step::Wait(at(120))));
+}
+
+#[test]
+fn who_comes_back_after_the_end_begins_anew() {
+    let state = serving(0);
+    assert_eq!(step(&state, &names(), at(100)), Step::Make);
+    let half = state.with_next(pair(60)).published(at(60));
+    assert_eq!(step(&half, &names(), at(100)), Step::Promote, "the next one is still valid");
+    assert_eq!(step(&half, &names(), at(200)), Step::Make, "neither is valid");
+}
+
+/// Two releases want different names: the certificate gets both, instead of being replaced in turn for ever.
+#[test]
+fn names_of_other_releases_are_kept() {
+    let state = serving(0);
+    let other = vec!["new.ops.svc".to_owned()];
+    assert_eq!(step(&state, &other, at(1)), Step::Make);
+    let both = names_of_next(&state, &other);
+    assert_eq!(both, ["new.ops.svc", "op.ops.svc"]);
+    let state = state.with_next(issue("op", &both, at(1)).unwrap()).promoted(at(1));
+    for wanted in [names(), other] {
+        assert_eq!(step(&state, &wanted, at(1)), Step::Wait(at(61).min(at(90))));
+    }
+}
+
+/// What is written to a Secret is read from it, and nothing shows a key.
+#[test]
+fn the_secret_holds_the_state() {
+    let state = serving(0).with_next(pair(60)).promoted(at(60)).with_next(pair(70)).published(at(70));
+    let mut secret = k8s_openapi::api::core::v1::Secret::default();
+    state.write(&mut secret);
+    assert_eq!(State::read(&secret), state);
+    let shown = format!("{state:?}");
+    assert!(shown.contains("CERTIFICATE") && !shown.contains("PRIVATE KEY"), "{shown}");
+    // A pair that somebody damaged is none.
+    let data = secret.data.as_mut().unwrap();
+    data.insert("tls.key".into(), data["next-tls.key"].clone());
+    let damaged = State::read(&secret);
+    assert!(damaged.current.is_none() && damaged.next == state.next);
+    State::default().write(&mut secret);
+    assert_eq!(State::read(&secret), State::default());
+}

@@ -1,0 +1,122 @@
+//! Where and how the webhooks of a manager are served.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use super::configuration::{secret_name, service_name};
+use super::{Certificates, Endpoint};
+use crate::listen::Listen;
+
+/// The port of webhooks in controller-runtime and kubebuilder.
+const PORT: u16 = 9443;
+
+/// The server of a manager's webhooks: its address, its certificates, and how the API server reaches it.
+///
+/// By default it listens on port 9443 of every interface, is reached through the Service `NAME-webhook`, and makes its own
+/// certificates, which all replicas share in the Secret `NAME-webhook-cert`. The configurations of the webhooks have the
+/// name of the operator. [`Manager::manifests`](crate::Manager::manifests) contains all of these objects.
+///
+/// ```no_run
+/// # fn example(manager: evenkeel_runtime::Manager) -> evenkeel_runtime::Manager {
+/// use evenkeel_runtime::webhook::WebhookServer;
+///
+/// // In the cluster, without another component:
+/// let server = WebhookServer::new("operators", "sites");
+/// // With the certificates of cert-manager, mounted as files:
+/// let server = WebhookServer::new("operators", "sites").certificates_in_folder("/certificates");
+/// // On a laptop that the API server can reach:
+/// let server = WebhookServer::new("default", "sites").url("https://192.0.2.1:9443");
+/// manager.webhook_server(server)
+/// # }
+/// ```
+#[must_use]
+pub struct WebhookServer {
+    name: String,
+    listen: Listen,
+    endpoint: Endpoint,
+    certificates: Certificates,
+}
+
+impl WebhookServer {
+    /// The server of an operator with this name, which runs in this namespace.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            listen: Listen::Address(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT)),
+            endpoint: Endpoint::service(namespace, service_name(name)),
+            certificates: Certificates::in_secret(namespace, &secret_name(name)),
+        }
+    }
+
+    /// Sets the address; port 9443 of every interface by default.
+    pub fn address(mut self, address: SocketAddr) -> Self {
+        self.listen = Listen::Address(address);
+        self
+    }
+
+    /// Serves on a listener that is bound already: to a port that the system chose, or by the process that started this one.
+    pub fn listener(mut self, listener: std::net::TcpListener) -> Self {
+        self.listen = Listen::On(listener);
+        self
+    }
+
+    /// Sets the URL, with host and port, by which the API server reaches this process, instead of a Service.
+    pub fn url(mut self, base: impl Into<String>) -> Self {
+        self.endpoint = Endpoint::url(base);
+        self
+    }
+
+    /// Sets the Service by which the API server reaches the replicas; `NAME-webhook` by default.
+    pub fn service(mut self, namespace: &str, name: &str) -> Self {
+        self.endpoint = Endpoint::service(namespace, name);
+        self
+    }
+
+    /// Reads the certificate from the files `tls.crt` and `tls.key` in this folder, as cert-manager's Secrets are mounted,
+    /// and again when they change. Whoever makes them keeps the `caBundle` of the configurations as well.
+    pub fn certificates_in_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.certificates = Certificates::in_folder(folder);
+        self
+    }
+
+    /// Shares the certificates in this Secret; `NAME-webhook-cert` in the operator's namespace by default.
+    pub fn certificates_in_secret(mut self, namespace: &str, name: &str) -> Self {
+        self.certificates = Certificates::in_secret(namespace, name);
+        self
+    }
+
+    /// How the API server reaches this server.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The name of the operator and of the configurations.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.listen.port()
+    }
+
+    /// The folder of the certificates, if somebody else makes them.
+    pub(crate) fn certificate_folder(&self) -> Option<&Path> {
+        self.certificates.folder()
+    }
+
+    pub(crate) fn into_parts(self) -> (String, Listen, Endpoint, Certificates) {
+        (self.name, self.listen, self.endpoint, self.certificates)
+    }
+}
+
+impl fmt::Debug for WebhookServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookServer")
+            .field("name", &self.name)
+            .field("listen", &self.listen)
+            .field("endpoint", &self.endpoint)
+            .field("certificates", &self.certificates)
+            .finish()
+    }
+}

@@ -14,6 +14,7 @@ mod listing;
 mod logging;
 mod managing;
 mod manifesting;
+mod migrating;
 mod queueing;
 mod reading;
 mod recording;

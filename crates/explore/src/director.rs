@@ -287,6 +287,8 @@ impl PlanDirector {
         let cluster = &self.cluster;
         match act {
             Act::Note(what) => cluster.note_disturbance(what),
+            // The scenario may have stopped the operator meanwhile.
+            Act::Resume(operator) if !cluster.operators().contains(&operator) => {}
             Act::Resume(operator) => cluster.resume(&operator),
             Act::Restart(operator) => cluster.restart(&operator),
             Act::Suspend(operator) => cluster.suspend(&operator),
@@ -366,7 +368,7 @@ impl Director for PlanDirector {
     fn unsettled(&self, unsettled: &Unsettled) -> bool {
         let mut state = self.state.lock();
         // An operator that is behind may retry, rightly, until it has caught up.
-        if state.lags() && !unsettled.endless {
+        if state.lags() {
             return true;
         }
         state.played.unsettled.get_or_insert_with(|| unsettled.to_string());

@@ -62,6 +62,10 @@ fn crashes(operator: &str, requests: &[&Asked], rests: usize, strikes: &mut Vec<
             if rests > 1 {
                 strikes.push(crash(moment, Back::AfterRests(2)));
             }
+            // Until the scenario is over: what was half done is never seen again.
+            if rests > 2 && moment != CrashMoment::After {
+                strikes.push(crash(moment, Back::AfterRests(rests)));
+            }
         }
         strikes.push(crash(CrashMoment::Unanswered, Back::Twice));
         strikes.push(crash(CrashMoment::Before, Back::Twice));
@@ -107,9 +111,14 @@ fn rests(operator: &str, learned: &Learned, strikes: &mut Vec<Strike>) {
 fn stale_views(operator: &str, learned: &Learned, strikes: &mut Vec<Strike>) -> usize {
     let seen = &learned.seen[operator];
     let mut later = Vec::new();
+    let mut dead = 0;
     for (at, now) in learned.rests.iter().enumerate() {
         let rest = at + 1;
         let mut push = |revision: u64, kind: Option<&String>, is_decisive: bool| {
+            if learned.shows_the_dead(revision, *now) {
+                dead += 1;
+                return;
+            }
             let strike = Strike::Stale { operator: operator.to_owned(), rest, revision, kind: kind.cloned() };
             if is_decisive { strikes.push(strike) } else { later.push(strike) }
         };
@@ -130,7 +139,7 @@ fn stale_views(operator: &str, learned: &Learned, strikes: &mut Vec<Strike>) -> 
     strikes.append(&mut later);
     let revisions = learned.rests.last().copied().unwrap_or_default()
         - learned.rests.first().copied().unwrap_or_default();
-    usize::try_from(revisions).unwrap_or(usize::MAX).saturating_sub(seen.len())
+    dead + usize::try_from(revisions).unwrap_or(usize::MAX).saturating_sub(seen.len())
 }
 
 /// Events of one kind that arrive late: over steps of the scenario, and from each write until the next rest.

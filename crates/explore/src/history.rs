@@ -10,17 +10,22 @@ use crate::state::KeyParts;
 /// Kinds whose loss is a loss of data or of identity.
 pub(crate) const PRECIOUS: [&str; 3] = ["/persistentvolumeclaims", "apps/statefulsets", "/secrets"];
 
-/// How often each object of these kinds was created after one revision and up to another, by key.
-pub(crate) fn incarnations(
+/// How often each object of these kinds was destroyed and made again after one revision and up to another, by key.
+pub(crate) fn remade(
     changes: &[StoredChange],
     kinds: &[String],
     (after, upto): (u64, u64),
 ) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    let created = changes.iter().filter(|change| change.before.is_none());
-    for change in created.filter(|change| change.revision > after && change.revision <= upto) {
+    let mut destroyed: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for change in changes.iter().filter(|change| change.revision > after && change.revision <= upto) {
         let key = change.key();
-        if kinds.contains(&KeyParts::of(key).kind()) {
+        if !kinds.contains(&KeyParts::of(key).kind()) {
+            continue;
+        }
+        if change.after.is_none() {
+            *destroyed.entry(key).or_default() += 1;
+        } else if change.before.is_none() && destroyed.contains_key(key) {
             *counts.entry(key.to_owned()).or_default() += 1;
         }
     }

@@ -60,6 +60,22 @@ pub(crate) struct Seen {
     pub(crate) is_decisive: bool,
 }
 
+/// The time of one object that the scenario wrote: one incarnation of its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Lifetime {
+    created: u64,
+    /// The revision that marked it for deletion or removed it.
+    ended: u64,
+    removed: u64,
+}
+
+impl Lifetime {
+    /// Whether the object lives at one revision and is gone at a later one.
+    fn is_over(&self, then: u64, now: u64) -> bool {
+        self.created <= then && then < self.ended && self.removed <= now
+    }
+}
+
 /// What the undisturbed run teaches.
 #[derive(Debug)]
 pub(crate) struct Learned {
@@ -76,6 +92,8 @@ pub(crate) struct Learned {
     /// The kinds that operators and the scenario write or delete themselves. Objects of other kinds are made by built-in
     /// controllers, and some of them outlive their cause, such as the claims of a StatefulSet that was scaled down.
     pub(crate) managed: BTreeSet<String>,
+    /// The lifetimes of the objects that the scenario wrote.
+    pub(crate) lifetimes: Vec<Lifetime>,
     /// What the scenario wrote, and how the API server answered.
     pub(crate) inputs: Vec<String>,
     /// Every change of the undisturbed run.
@@ -83,6 +101,15 @@ pub(crate) struct Learned {
     /// Where undisturbed runs differ by themselves, for each rest.
     pub(crate) varying: Vec<BTreeSet<(String, String)>>,
     pub(crate) timeline: Vec<String>,
+}
+
+impl Learned {
+    /// Whether the view of a revision shows an object of the scenario as living that is gone or replaced by now. An
+    /// operator that trusts it makes children for an owner that no longer exists. No operator can know without a live
+    /// read before each write, so that such views are not made.
+    pub(crate) fn shows_the_dead(&self, then: u64, now: u64) -> bool {
+        self.lifetimes.iter().any(|life| life.is_over(then, now))
+    }
 }
 
 /// Whether a request of an operator is counted by the director.
@@ -107,6 +134,7 @@ pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
         rests: run.played.checkpoints.iter().map(|it| it.revision).collect(),
         children: children(run, &operators, &watched),
         managed: managed(run, &operators),
+        lifetimes: lifetimes(run),
         inputs: inputs(run),
         changes: run.played.changes.clone().unwrap_or_default(),
         timeline: run.timeline.clone(),
@@ -178,6 +206,26 @@ pub(crate) fn inputs(run: &Run) -> Vec<String> {
         _ => 0,
     };
     writes.map(|it| format!("{} {} {}", it.verb, it.path, answer(&it.outcome))).collect()
+}
+
+fn lifetimes(run: &Run) -> Vec<Lifetime> {
+    let by_client: BTreeSet<u64> =
+        run.exchanges.iter().filter(|it| &*it.by == "client").filter_map(|it| it.outcome.wrote()).collect();
+    let changes = run.played.changes.as_deref().unwrap_or_default();
+    let created = changes.iter().filter(|it| it.before.is_none() && by_client.contains(&it.revision));
+    let life = |made: &StoredChange| {
+        let later = || changes.iter().filter(|it| it.key() == made.key() && it.revision > made.revision);
+        let removed = later().find(|it| it.after.is_none()).map_or(u64::MAX, |it| it.revision);
+        let is_marked = |it: &&StoredChange| it.after.as_ref().is_some_and(|after| is_deleting(&after.json));
+        let marked = later().find(is_marked).map_or(removed, |it| it.revision);
+        Lifetime { created: made.revision, ended: marked.min(removed), removed }
+    };
+    created.map(life).collect()
+}
+
+fn is_deleting(json: &[u8]) -> bool {
+    let value: Value = serde_json::from_slice(json).unwrap_or_default();
+    !value["metadata"]["deletionTimestamp"].is_null()
 }
 
 fn managed(run: &Run, operators: &[String]) -> BTreeSet<String> {

@@ -5,7 +5,7 @@ use std::fmt;
 use evenkeel_cluster::Outcome;
 
 use crate::compare::{Difference, differences};
-use crate::history::{incarnations, observed_generation_back};
+use crate::history::{observed_generation_back, remade};
 use crate::learn::{Learned, inputs};
 use crate::plan::{Plan, Strike};
 use crate::run::Run;
@@ -189,8 +189,8 @@ fn same_end(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict> {
     None
 }
 
-/// What exists at a rest of the undisturbed run is not made more often than there, between two rests at which no
-/// disturbance is in force.
+/// What exists at a rest of the undisturbed run is not destroyed and made again more often than there, between two rests at
+/// which no disturbance is in force.
 fn kept(run: &Run, plan: &Plan, learned: &Learned, precious: &[String]) -> Option<Verdict> {
     if plan.strikes.iter().any(|strike| matches!(strike, Strike::Delete { .. })) {
         return None;
@@ -199,15 +199,15 @@ fn kept(run: &Run, plan: &Plan, learned: &Learned, precious: &[String]) -> Optio
     let mut last = (0, 0);
     for (at, checkpoint) in run.played.checkpoints.iter().enumerate().filter(|(_, it)| !it.disturbed) {
         let (Some(world), Some(rest)) = (learned.worlds.get(at), learned.rests.get(at)) else { break };
-        let made = incarnations(changes, precious, (last.0, checkpoint.revision));
-        let expected = incarnations(&learned.changes, precious, (last.1, *rest));
+        let made = remade(changes, precious, (last.0, checkpoint.revision));
+        let expected = remade(&learned.changes, precious, (last.1, *rest));
         last = (checkpoint.revision, *rest);
         for (key, times) in made.into_iter().filter(|(key, _)| world.objects.contains_key(key)) {
             let expected = expected.get(&key).copied().unwrap_or_default();
             if times > expected {
                 let object = KeyParts::of(&key).short();
                 let what = format!(
-                    "{object} was destroyed and made again: before rest {} it was created {times} times, undisturbed {expected}",
+                    "{object} was destroyed and made again before rest {}: {times} times, undisturbed {expected}",
                     at + 1
                 );
                 return Some(Verdict::new(Oracle::Kept, object, what));

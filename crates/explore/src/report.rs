@@ -19,7 +19,8 @@ pub struct Report {
     pub budget: Budget,
     /// How many plans were made.
     pub made: usize,
-    /// How many plans were not made because another one strikes at the same point.
+    /// How many plans were not made: another one strikes at the same point, or a view would show an object as living that
+    /// is gone.
     pub equivalent: usize,
     /// How many plans were played, by class.
     pub played: BTreeMap<Class, usize>,
@@ -69,7 +70,7 @@ impl fmt::Display for Report {
         writeln!(f, "  played: {}", classes.join(", "))?;
         writeln!(
             f,
-            "  left out: {} by the budget, {} that strike at the same point; not judged: {}; did not strike: {}",
+            "  left out: {} by the budget, {} not made (the same point, or a view of the dead); not compared: {}; did not strike: {}",
             self.made.saturating_sub(runs),
             self.equivalent,
             self.inconclusive,

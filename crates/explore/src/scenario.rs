@@ -167,8 +167,8 @@ impl Exploration {
             return;
         }
         let report = self.run();
+        assert!(report.is_clean(), "{report}");
         println!("{report}");
-        assert!(report.is_clean(), "exploration of {} found: {report}", report.name);
     }
 
     /// Explores, and returns what was found. With `EVENKEEL_PLAN`, plays that plan only.

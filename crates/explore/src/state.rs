@@ -52,18 +52,19 @@ impl World {
         let mut generated: Vec<(String, String, Value)> = Vec::new();
         for object in stored.iter().filter(|object| is_compared(&object.key)) {
             let Ok(value) = serde_json::from_slice::<Value>(&object.json) else { continue };
-            if is_idle_replica_set(&object.key, &value) {
+            let (key, value) = without_template_hash(&object.key, value);
+            if is_idle_replica_set(&key, &value) {
                 continue;
             }
             let prefix = generated_prefix(&value).map(str::to_owned);
-            let value = normalized(&object.key, value);
+            let value = normalized(&key, value);
             match prefix {
                 Some(prefix) => {
-                    let folder = object.key.rsplit_once('/').map_or("", |(folder, _)| folder);
+                    let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
                     generated.push((format!("{folder}/{prefix}"), value.to_string(), value));
                 }
                 None => {
-                    named.insert(object.key.to_string(), value);
+                    named.insert(key, value);
                 }
             }
         }
@@ -77,6 +78,15 @@ impl World {
         }
         Self { objects: named }
     }
+}
+
+/// The names of a Deployment's ReplicaSets and pods have a hash of the template, which depends on the way: a ReplicaSet of
+/// a deleted Deployment that is still there makes the next one choose another hash.
+fn without_template_hash(key: &str, object: Value) -> (String, Value) {
+    let hash = object["metadata"]["labels"]["pod-template-hash"].as_str().map(|hash| format!("-{hash}"));
+    let Some(hash) = hash.filter(|hash| hash.len() > 1) else { return (key.to_owned(), object) };
+    let text = object.to_string().replace(&hash, "");
+    (key.replace(&hash, ""), serde_json::from_str(&text).unwrap_or(object))
 }
 
 /// Whether an object is part of the comparison: what is in a namespace of the scenario, and cluster-wide custom resources.
@@ -206,6 +216,7 @@ fn scrub(value: &mut Value, generation: &Value) {
 }
 
 fn scrub_map(map: &mut Map<String, Value>, generation: &Value) {
+    VOLATILE_LABELS.iter().for_each(|label| drop(map.remove(*label)));
     for (field, value) in map.iter_mut() {
         if field == "observedGeneration" && !generation.is_null() {
             *value = Value::String(if value == generation { "current" } else { "old" }.into());
@@ -278,6 +289,15 @@ mod tests {
         let pod = |name: &str| json!({"metadata": {"name": name, "generateName": "web-"}});
         assert_eq!(generated_prefix(&pod("web-x7k2p")), Some("web-"));
         assert_eq!(generated_prefix(&pod("web-0")), None);
+    }
+
+    #[test]
+    fn the_hash_of_a_template_is_no_part_of_a_name() {
+        let labels = json!({"pod-template-hash": "57dddd656f"});
+        let pod = json!({"metadata": {"name": "web-57dddd656f-x7k2p", "generateName": "web-57dddd656f-", "labels": labels}});
+        let (key, pod) = without_template_hash("/registry/core/pods/default/web-57dddd656f-x7k2p", pod);
+        assert_eq!(key, "/registry/core/pods/default/web-x7k2p");
+        assert_eq!(generated_prefix(&pod), Some("web-"));
     }
 
     #[test]

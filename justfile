@@ -65,7 +65,7 @@ failover rounds="200" seed="1":
 
 # Explore the examples and the fixed forms of public bugs in full: every single fault and 500 pairs.
 explore:
-    EVENKEEL_EXPLORE=full cargo test --release -p evenkeel-explore -p my-resource -p database -p visitors-app -p vcap-services-converter -p pod-sidecar life fixed -- --nocapture
+    EVENKEEL_EXPLORE=full cargo test --release -p evenkeel-explore -p my-resource -p visitors-app -p vcap-services-converter -p pod-sidecar life fixed -- --nocapture
 
 # Build the book into docs/book; needs mdbook.
 book:

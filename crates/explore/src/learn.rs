@@ -92,6 +92,8 @@ pub(crate) struct Learned {
     /// The kinds that operators and the scenario write or delete themselves. Objects of other kinds are made by built-in
     /// controllers, and some of them outlive their cause, such as the claims of a StatefulSet that was scaled down.
     pub(crate) managed: BTreeSet<String>,
+    /// The keys of the objects that operators and the scenario created themselves.
+    pub(crate) authored: BTreeSet<String>,
     /// The lifetimes of the objects that the scenario wrote.
     pub(crate) lifetimes: Vec<Lifetime>,
     /// What the scenario wrote, and how the API server answered.
@@ -134,6 +136,7 @@ pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
         rests: run.played.checkpoints.iter().map(|it| it.revision).collect(),
         children: children(run, &operators, &watched),
         managed: managed(run, &operators),
+        authored: authored(run, &operators),
         lifetimes: lifetimes(run),
         inputs: inputs(run),
         changes: run.played.changes.clone().unwrap_or_default(),
@@ -206,6 +209,17 @@ pub(crate) fn inputs(run: &Run) -> Vec<String> {
         _ => 0,
     };
     writes.map(|it| format!("{} {} {}", it.verb, it.path, answer(&it.outcome))).collect()
+}
+
+fn authored(run: &Run, operators: &[String]) -> BTreeSet<String> {
+    let by_us = run
+        .exchanges
+        .iter()
+        .filter(|it| &*it.by == "client" || operators.iter().any(|name| **name == *it.by));
+    let revisions: BTreeSet<u64> = by_us.filter_map(|it| it.outcome.wrote()).collect();
+    let changes = run.played.changes.iter().flatten();
+    let created = changes.filter(|it| it.before.is_none() && revisions.contains(&it.revision));
+    created.map(|it| it.key().to_owned()).collect()
 }
 
 fn lifetimes(run: &Run) -> Vec<Lifetime> {

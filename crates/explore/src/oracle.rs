@@ -166,8 +166,13 @@ pub(crate) fn is_another_scenario(run: &Run, plan: &Plan, learned: &Learned) -> 
 fn same_end(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict> {
     // What built-in controllers leave behind depends on the steps that the operator has seen.
     let is_residue = |difference: &Difference| {
-        let kind = KeyParts::of(&difference.object).kind();
-        plan.leaves_the_path() && difference.path.is_empty() && !learned.managed.contains(&kind)
+        let is_ours = match &difference.found {
+            // What was never made is missed only if an operator or the scenario makes it.
+            None => learned.authored.contains(&difference.object),
+            // What is left is to be cleaned up by an operator that looks after its kind.
+            Some(_) => learned.managed.contains(&KeyParts::of(&difference.object).kind()),
+        };
+        plan.leaves_the_path() && difference.path.is_empty() && !is_ours
     };
     for (at, checkpoint) in run.played.checkpoints.iter().enumerate().filter(|(_, it)| !it.disturbed) {
         let (Some(expected), Some(varying)) = (learned.worlds.get(at), learned.varying.get(at)) else {

@@ -2,6 +2,8 @@
 //!
 //! `EVENKEEL_EXPLORE_OPERATORS=100` tries more operators than the few of a usual test run.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test, as it should")]
+
 #[path = "bugs/ensemble.rs"]
 #[allow(dead_code, reason = "the operators of the bugs use more of it")]
 mod ensemble;

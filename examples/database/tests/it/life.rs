@@ -173,13 +173,3 @@ async fn the_finalizer_holds_the_database_until_the_backup_is_taken(cluster: Clu
     assert_eq!(cluster.list::<PersistentVolumeClaim>().await?.len(), 0);
     Ok(())
 }
-
-#[evenkeel::explore]
-async fn a_life(cluster: Cluster) -> Result<()> {
-    started(&cluster, Arc::new(NoBackup)).await?;
-    cluster.apply(orders("18", 1)).await?;
-    cluster.settled().await;
-    cluster.delete::<Database>("orders").await?;
-    cluster.settled().await;
-    Ok(())
-}

@@ -278,9 +278,7 @@ fn result_of(response: &Response<'_>) -> Result<Map<String, Value>, String> {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(result)) => Ok(result),
         // The Status of both versions of the review is that of the group `meta.k8s.io` in version v1.
-        Some(other) => {
-            Err(unfit(go_kind(&other), "ConversionResponse.response.result", "v1.Status"))
-        }
+        Some(other) => Err(unfit(go_kind(&other), "ConversionResponse.response.result", "v1.Status")),
     }
 }
 

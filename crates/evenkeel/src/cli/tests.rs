@@ -152,8 +152,8 @@ mod webhooks {
         }
         let embedded = embedded::Embedded::start("mirror-test").await.unwrap();
         let operator = Operator::new("mirror", |manager| manager.webhook(Webhook::validate(deny)));
-        let manager = operator.manager(Manager::new(embedded.client()), &arguments(""), "default");
-        let (served, manager) = embedded.serve_webhooks(manager, "mirror").await.unwrap();
+        let mut manager = operator.manager(Manager::new(embedded.client()), &arguments(""), "default");
+        let served = embedded.take_webhooks("mirror", &mut manager).await.unwrap();
         assert!(served.is_some());
         let _running = tokio::spawn(manager.run_until(std::future::pending()));
         let api: kube::Api<ConfigMap> = kube::Api::default_namespaced(embedded.client());

@@ -24,9 +24,15 @@ impl Cluster {
     /// last resource version that they have seen.
     ///
     /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// # let spec = serde_json::json!({"containers": [{"name": "web", "image": "nginx"}]});
+    /// # let pod = serde_json::json!({"metadata": {"name": "web"}, "spec": spec});
+    /// # let pod: Pod = serde_json::from_value(pod).unwrap();
     /// use evenkeel_cluster::Matcher;
-    /// assert!(cluster.cut_watch(Matcher::any().path("/pods")) > 0, "the built-in controllers watch pods");
+    /// cluster.apply(pod).await.unwrap();
+    /// cluster.settled().await;
+    /// assert!(cluster.cut_watch(Matcher::any().path("/pods")) > 0, "the scheduler and the nodes watch pods");
     /// cluster.settled().await;
     /// # });
     /// ```

@@ -1,4 +1,4 @@
-//! casskop 370: an operation that ended while the operator was away is waited for without end.
+//! After casskop 370: an operation that ended while the operator was away is waited for without end.
 //!
 //! To take a server away, the operator marks its pod, scales down, and then waits until it sees the marked pod terminate.
 //! If it crashes and the pod is gone when it returns, it looks again and again, and notes each look in the status.

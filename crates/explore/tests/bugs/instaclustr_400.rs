@@ -1,4 +1,4 @@
-//! instaclustr/cassandra-operator 400: a deletion that was interrupted is never finished.
+//! After instaclustr/cassandra-operator 400: a deletion that was interrupted is never finished.
 //!
 //! On deletion, the operator deletes the claims of all servers, one for each ordinal, and then gives the datacenter free.
 //! After a crash in between, a claim of its list is gone: each further attempt fails there.

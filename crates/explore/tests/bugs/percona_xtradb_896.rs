@@ -1,4 +1,4 @@
-//! K8SPXC-896: a crash between two certificates leaves the second one unmade.
+//! After K8SPXC-896: a crash between two certificates leaves the second one unmade.
 //!
 //! The operator makes two Secrets with certificates, and skips both if the first exists.
 

@@ -1,4 +1,4 @@
-//! pravega/zookeeper-operator 410: a crash before the metadata was made blocks every later change.
+//! After pravega/zookeeper-operator 410: a crash before the metadata was made blocks every later change.
 //!
 //! When all servers are ready, the operator makes a node with metadata. To scale, it demands that the node exists. If it
 //! crashes before it has made the node and the user scales meanwhile, each reconcile fails at the demand, and none comes

@@ -60,3 +60,53 @@ fn auth() {
 fn controllers() {
     check("controllers");
 }
+
+#[test]
+fn apply2() {
+    check("apply2");
+}
+
+#[test]
+fn crd2() {
+    check("crd2");
+}
+
+#[test]
+fn lifecycle2() {
+    check("lifecycle2");
+}
+
+#[test]
+fn lists2() {
+    check("lists2");
+}
+
+#[test]
+fn policy2() {
+    check("policy2");
+}
+
+#[test]
+fn quota2() {
+    check("quota2");
+}
+
+#[test]
+fn rbac2() {
+    check("rbac2");
+}
+
+#[test]
+fn subresources2() {
+    check("subresources2");
+}
+
+#[test]
+fn validation2() {
+    check("validation2");
+}
+
+#[test]
+fn watch2() {
+    check("watch2");
+}

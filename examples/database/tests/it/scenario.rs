@@ -58,6 +58,23 @@ fn it_survives_crashes_and_needs_each_of_its_rules() {
             "databases.example.com: list",
             // For servers that enforce permissions on owner references.
             "databases.example.com/finalizers: update",
+            // For the certificates of the webhooks, which are called without TLS in process.
+            "mutatingwebhookconfigurations.admissionregistration.k8s.io: get",
+            "mutatingwebhookconfigurations.admissionregistration.k8s.io: list",
+            "mutatingwebhookconfigurations.admissionregistration.k8s.io: patch",
+            "mutatingwebhookconfigurations.admissionregistration.k8s.io: watch",
+            "validatingwebhookconfigurations.admissionregistration.k8s.io: get",
+            "validatingwebhookconfigurations.admissionregistration.k8s.io: list",
+            "validatingwebhookconfigurations.admissionregistration.k8s.io: patch",
+            "validatingwebhookconfigurations.admissionregistration.k8s.io: watch",
+            "customresourcedefinitions.apiextensions.k8s.io: get",
+            "customresourcedefinitions.apiextensions.k8s.io: list",
+            "customresourcedefinitions.apiextensions.k8s.io: patch",
+            "customresourcedefinitions.apiextensions.k8s.io: watch",
+            "secrets: get",
+            "secrets: list",
+            "secrets: update",
+            "secrets: watch",
         ])
         .check();
 }

@@ -30,10 +30,10 @@ pub(super) fn options(path: &Path<'_>, options: Option<&Value>, errors: &mut Vec
     if let Some(spec) = text("gmsaCredentialSpec") {
         let at = path.child("gmsaCredentialSpec");
         if spec.is_empty() {
-            errors.push(FieldError::invalid(&at, spec, "gmsaCredentialSpec cannot be an empty string"));
+            errors.push(FieldError::invalid(at, spec, "gmsaCredentialSpec cannot be an empty string"));
         } else if spec.len() > CREDENTIAL_SPEC_KIB_MAX * 1024 {
             let detail = format!("gmsaCredentialSpec size must be under {CREDENTIAL_SPEC_KIB_MAX} KiB");
-            errors.push(FieldError::invalid(&at, spec, detail));
+            errors.push(FieldError::invalid(at, spec, detail));
         }
     }
     if let Some(name) = text("runAsUserName") {

@@ -31,7 +31,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     plans
 }
 
-/// The same strike, for a shorter time.
+/// Returns the strikes that last for a shorter time and are equal otherwise.
 fn milder(strike: &Strike) -> Vec<Strike> {
     match strike {
         Strike::Crash { operator, request, moment, back } => {

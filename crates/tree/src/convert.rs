@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 use crate::{Text, Tree};
 
 impl Tree {
-    /// The same value for code that reads `serde_json`.
+    /// Converts the tree to a `serde_json::Value`, for code that reads one.
     pub fn to_value(&self) -> Value {
         match self {
             Tree::Null => Value::Null,

@@ -12,7 +12,7 @@ use super::fault::{Fault, is_write};
 
 /// Decides what happens to the requests of a cluster's clients, and acts when the cluster has come to rest.
 ///
-/// A cluster has one director at most; see [`Cluster::direct`](crate::Cluster::direct).
+/// A cluster has one director at most; see `Cluster::direct`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,7 +42,7 @@ pub trait Director: Send + Sync {
         Verdict::Serve
     }
 
-    /// Called when a wait for rest ([`Cluster::settled`](crate::Cluster::settled)) finds the cluster at rest. Returns
+    /// Called when a wait for rest (`Cluster::settled`) finds the cluster at rest. Returns
     /// whether the director has disturbed the cluster, so that the wait goes on.
     fn rested(&self) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(false))
@@ -100,7 +100,7 @@ pub enum Verdict {
     /// The operator that sends the request crashes. The verdict has no effect on other clients.
     Crash(CrashMoment),
     /// A watch that begins with a list answers as an API server that has seen everything up to this revision and nothing
-    /// later. Later changes are held until [`Cluster::release_watches`](crate::Cluster::release_watches). Other requests
+    /// later. Later changes are held until `Cluster::release_watches`. Other requests
     /// are served.
     ViewAt(u64),
 }

@@ -62,7 +62,7 @@ impl WebhookAddress {
     }
 }
 
-/// A failure of a webhook, which a test injects by [`Cluster::fail_webhook`](crate::Cluster::fail_webhook).
+/// A failure of a webhook, which a test injects by `Cluster::fail_webhook`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WebhookFault {

@@ -28,7 +28,7 @@ mod new {
     }
 }
 
-/// The same kind, as the old release knows it: without colors.
+/// The kind as the old release knows it: without colors.
 mod old {
     use kube::CustomResource;
     use schemars::JsonSchema;

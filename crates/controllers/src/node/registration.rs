@@ -22,7 +22,7 @@ pub struct NodeOptions {
     pub memory: String,
     /// How many pods each node can run.
     pub pods: u32,
-    /// Whether the nodes are registered, by [`initial_objects`](crate::initial_objects), so that their controller only
+    /// Whether the nodes are registered, by `initial_objects`, so that their controller only
     /// has to renew their leases.
     pub registered: bool,
 }

@@ -53,8 +53,8 @@ pub use evenkeel_runtime::{
 #[doc(inline)]
 pub use evenkeel_runtime::{
     action, cache, cause, conditions, context, controller, docs, error, event, finalizer, index, informer,
-    kubeconfig, manager, manifests, object, observe, owner, predicate, queue, recorder, request, rollout,
-    source, trigger, yaml,
+    kinds, kubeconfig, manager, manifests, object, observe, owner, predicate, queue, recorder, request,
+    rollout, source, trigger, yaml,
 };
 
 #[cfg(feature = "leader-election")]

@@ -163,7 +163,7 @@ pub fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-impl<S> Ctx<S> {
+impl<S, D> Ctx<S, D> {
     /// Sets a condition in the list, with the current time for its transition. Returns whether the list changed.
     pub fn set_condition(&self, conditions: &mut Vec<Condition>, condition: NewCondition) -> bool {
         set(conditions, condition, self.now())

@@ -18,6 +18,7 @@ pub(crate) use scope::{ControllerScope, Ids};
 pub use write::Ensured;
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock};
 
 use evenkeel_env::Env;
@@ -27,6 +28,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::cause::Causes;
+use crate::kinds::AnyKind;
 use crate::object::AsObject;
 use crate::own_writes::Writes;
 use crate::owner::Owner;
@@ -36,6 +38,10 @@ use crate::{Object, Request};
 
 /// The context of a reconcile: its key and causes, reads, writes, status and events. `S` is the state of the operator.
 /// Cloning is cheap.
+///
+/// `D` is the list of the controller's kinds that [`kinds!`](crate::kinds!) makes. With one, a read or an owned write of a
+/// kind that is missing in the list does not compile. Without one, it is [`AnyKind`]: the methods of
+/// [`Controller`](crate::Controller) say what the controller watches, and a read of anything else is an error at run time.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -51,9 +57,10 @@ use crate::{Object, Request};
 ///     Ok(Action::await_change())
 /// }
 /// ```
-pub struct Ctx<S = ()> {
+pub struct Ctx<S = (), D = AnyKind> {
     pub(crate) inner: Arc<Inner>,
     state: Arc<S>,
+    kinds: PhantomData<fn() -> D>,
 }
 
 /// The part of a context that all its clones share.
@@ -91,7 +98,7 @@ impl Ctx<()> {
             scope,
         };
         let state = inner.scope.no_state.clone();
-        Self { inner: Arc::new(inner), state }
+        Self { inner: Arc::new(inner), state, kinds: PhantomData }
     }
 
     /// The writes of this reconcile, to be read after it has ended.
@@ -100,11 +107,22 @@ impl Ctx<()> {
     }
 
     pub(crate) fn with_state<S>(self, state: Arc<S>) -> Ctx<S> {
-        Ctx { inner: self.inner, state }
+        Ctx { inner: self.inner, state, kinds: PhantomData }
     }
 }
 
 impl<S> Ctx<S> {
+    pub(crate) fn with_kinds<D>(self) -> Ctx<S, D> {
+        Ctx { inner: self.inner, state: self.state, kinds: PhantomData }
+    }
+}
+
+impl<S, D> Ctx<S, D> {
+    /// This context without its list of kinds, for functions that take a `&Ctx<S>`. What they read is checked at run time.
+    pub fn any_kind(&self) -> Ctx<S> {
+        Ctx { inner: self.inner.clone(), state: self.state.clone(), kinds: PhantomData }
+    }
+
     /// The state of the operator, as given to [`Controller::state`](crate::Controller::state).
     pub fn state(&self) -> &S {
         &self.state
@@ -182,7 +200,8 @@ impl<S> Ctx<S> {
     /// A context whose writes are owned by an object of a kind that is known at run time.
     pub fn with_dynamic_owner<K: Object>(&self, owner: &K, dynamic: &K::DynamicType) -> Self {
         let owner = Owner::of(owner, dynamic);
-        Self { inner: Arc::new(self.inner.with_owner(Box::new(|| owner))), state: self.state.clone() }
+        let inner = Arc::new(self.inner.with_owner(Box::new(|| owner)));
+        Self { inner, state: self.state.clone(), kinds: PhantomData }
     }
 
     /// Sets the owner of this context's writes, in place if the context has no clones.
@@ -256,13 +275,13 @@ impl Inner {
     }
 }
 
-impl<S> Clone for Ctx<S> {
+impl<S, D> Clone for Ctx<S, D> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), state: self.state.clone() }
+        Self { inner: self.inner.clone(), state: self.state.clone(), kinds: PhantomData }
     }
 }
 
-impl<S> fmt::Debug for Ctx<S> {
+impl<S, D> fmt::Debug for Ctx<S, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ctx")
             .field("controller", &self.inner.scope.name)

@@ -1,6 +1,7 @@
 //! Controllers: what to watch, what to do for each object, and with which options.
 
 mod builder;
+mod listed;
 mod outcome;
 mod run;
 mod wiring;
@@ -20,11 +21,13 @@ use crate::action::Action;
 use crate::context::Ctx;
 use crate::declaration::{Declaration, Purpose};
 use crate::error::{BoxError, ContextError};
+use crate::kinds::{AnyKind, Kinds};
 use crate::object::{Scoping, scoping};
 use crate::queue::Backoff;
 use crate::resource_use::WakeOn;
 use crate::source::Source;
 use crate::{Object, Predicate, Request};
+use listed::Listed;
 use wiring::{EventFilter, Feed, Wire};
 
 /// A reconcile, type-erased: the object and the state are in the context.
@@ -67,8 +70,10 @@ pub struct Controller<K: Object, S = ()> {
     watches: Vec<Wire<K>>,
     feeds: Vec<Feed>,
     event_filter: EventFilter,
-    /// The kinds that the controller watches beside its primary kind, for manifests.
+    /// The kinds that the controller's methods declared beside its primary kind, for manifests.
     declared: Vec<Declaration>,
+    /// The kinds of the list that the context of the reconcile function has.
+    listed: Vec<Listed<K>>,
     reconcile: ErasedReconcile<S>,
     options: Options,
 }
@@ -109,7 +114,8 @@ impl Default for Options {
     }
 }
 
-/// A function that reconciles one object: `async fn(Arc<K>, Ctx<S>) -> Result<Action, E>`.
+/// A function that reconciles one object: `async fn(Arc<K>, Ctx<S>) -> Result<Action, E>`. With a [list of
+/// kinds](crate::kinds!) `D`, its second argument is a `Ctx<S, D>`.
 ///
 /// The trait is implemented for every function and closure of this form. `E` may be [`Error`](crate::Error),
 /// `anyhow::Error`, or any error that becomes a [`BoxError`].
@@ -117,31 +123,31 @@ impl Default for Options {
     message = "`{Self}` is not a reconcile function",
     label = "expected `async fn(Arc<K>, Ctx<S>) -> Result<Action, E>`",
     note = "the first argument is the object, `Arc<K>`, where `K` is a type of `k8s_openapi` or a derived kind",
-    note = "the second argument is `Ctx`, or `Ctx<S>` for a controller with `.state(…)`",
+    note = "the second argument is `Ctx`, or `Ctx<S>` for a controller with `.state(…)`, or `Ctx<S, D>` with a list of kinds",
     note = "the result is `Result<Action, E>`, where `E` is `evenkeel::Error`, `anyhow::Error` or any error",
     note = "the future must be `Send`: hold no `Rc`, no `RefCell` and no lock guard across an `.await`"
 )]
-pub trait ReconcileFn<K: Object, S>: Send + Sync + 'static {
+pub trait ReconcileFn<K: Object, S, D>: Send + Sync + 'static {
     /// Calls the function.
     fn call(
         &self,
         object: Arc<K>,
-        ctx: Ctx<S>,
+        ctx: Ctx<S, D>,
     ) -> impl Future<Output = Result<Action, BoxError>> + Send + 'static;
 }
 
 #[diagnostic::do_not_recommend]
-impl<K, S, F, Fut, E> ReconcileFn<K, S> for F
+impl<K, S, D, F, Fut, E> ReconcileFn<K, S, D> for F
 where
     K: Object,
-    F: Fn(Arc<K>, Ctx<S>) -> Fut + Send + Sync + 'static,
+    F: Fn(Arc<K>, Ctx<S, D>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<BoxError>,
 {
     fn call(
         &self,
         object: Arc<K>,
-        ctx: Ctx<S>,
+        ctx: Ctx<S, D>,
     ) -> impl Future<Output = Result<Action, BoxError>> + Send + 'static {
         let result = self(object, ctx);
         async move { result.await.map_err(Into::into) }
@@ -179,7 +185,7 @@ where
     label = "expected a `Reconciler` or `async fn(Request, Ctx<S>) -> Result<Action, E>`",
     note = "a function that gets the object instead of its key belongs into `Controller::new`"
 )]
-pub trait Reconciler<S = ()>: Send + Sync + 'static {
+pub trait Reconciler<S = (), D = AnyKind>: Send + Sync + 'static {
     /// The error of a failed reconcile.
     type Error: Into<BoxError>;
 
@@ -187,27 +193,29 @@ pub trait Reconciler<S = ()>: Send + Sync + 'static {
     fn reconcile(
         &self,
         request: Request,
-        ctx: Ctx<S>,
+        ctx: Ctx<S, D>,
     ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 }
 
 #[diagnostic::do_not_recommend]
-impl<S, F, Fut, E> Reconciler<S> for F
+impl<S, D, F, Fut, E> Reconciler<S, D> for F
 where
-    F: Fn(Request, Ctx<S>) -> Fut + Send + Sync + 'static,
+    F: Fn(Request, Ctx<S, D>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Action, E>> + Send,
     E: Into<BoxError>,
 {
     type Error = E;
 
-    fn reconcile(&self, request: Request, ctx: Ctx<S>) -> impl Future<Output = Result<Action, E>> + Send {
+    fn reconcile(&self, request: Request, ctx: Ctx<S, D>) -> impl Future<Output = Result<Action, E>> + Send {
         self(request, ctx)
     }
 }
 
 impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
     /// A controller of all objects of kind `K`. The function is not called for objects that were deleted.
-    pub fn new(name: &str, reconcile: impl ReconcileFn<K, S>) -> Self
+    ///
+    /// If the function's context has a [list of kinds](crate::kinds!), the controller watches these.
+    pub fn new<D: Kinds<K>>(name: &str, reconcile: impl ReconcileFn<K, S, D>) -> Self
     where
         K::DynamicType: Default,
     {
@@ -216,7 +224,11 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
 
     /// A controller of the objects of one source: of some namespaces, of a selector, or of a kind that is known at run
     /// time only.
-    pub fn new_with(name: &str, source: Source<K>, reconcile: impl ReconcileFn<K, S>) -> Self {
+    pub fn new_with<D: Kinds<K>>(
+        name: &str,
+        source: Source<K>,
+        reconcile: impl ReconcileFn<K, S, D>,
+    ) -> Self {
         let dynamic = source.dynamic.clone();
         let reconcile = Arc::new(reconcile);
         let erased: ErasedReconcile<S> = Arc::new(move |ctx: Ctx<S>| {
@@ -226,15 +238,15 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
                     return Ok(Action::await_change());
                 };
                 let ctx = ctx.owned_by(object.clone(), dynamic);
-                reconcile.call(object, ctx).await
+                reconcile.call(object, ctx.with_kinds()).await
             }
             .boxed()
         });
-        Self::assemble(name, Some(source), erased)
+        Self::assemble(name, Some(source), erased).listing::<D>()
     }
 
     /// A controller that reconciles by key: `reconciler` gets the key of each `K`, also of objects that were deleted.
-    pub fn requests(name: &str, reconciler: impl Reconciler<S>) -> Self
+    pub fn requests<D: Kinds<K>>(name: &str, reconciler: impl Reconciler<S, D>) -> Self
     where
         K::DynamicType: Default,
     {
@@ -243,8 +255,12 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
 
     /// A controller that reconciles the objects of one source by key, such as those of a kind that is known at run time
     /// only.
-    pub fn requests_with(name: &str, source: Source<K>, reconciler: impl Reconciler<S>) -> Self {
-        Self::assemble(name, Some(source), erase_requests(reconciler))
+    pub fn requests_with<D: Kinds<K>>(
+        name: &str,
+        source: Source<K>,
+        reconciler: impl Reconciler<S, D>,
+    ) -> Self {
+        Self::assemble(name, Some(source), erase_requests(reconciler)).listing::<D>()
     }
 
     /// Gives the state that the function's context carries: an `S`, or an `Arc<S>` that is shared with others.
@@ -259,6 +275,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
             feeds: self.feeds,
             event_filter: self.event_filter,
             declared: self.declared,
+            listed: self.listed,
             reconcile: bound,
             options: self.options,
         }
@@ -273,6 +290,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
             feeds: Vec::new(),
             event_filter: EventFilter::default(),
             declared: Vec::new(),
+            listed: Vec::new(),
             reconcile,
             options: Options::default(),
         }
@@ -282,8 +300,8 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
 impl<S: Send + Sync + 'static> Controller<DynamicObject, S> {
     /// A controller without a kind of its own: all its keys come from [`Controller::watches`] and
     /// [streams](Controller::stream).
-    pub fn without_primary(name: &str, reconciler: impl Reconciler<S>) -> Self {
-        Self::assemble(name, None, erase_requests(reconciler))
+    pub fn without_primary<D: Kinds<DynamicObject>>(name: &str, reconciler: impl Reconciler<S, D>) -> Self {
+        Self::assemble(name, None, erase_requests(reconciler)).listing::<D>()
     }
 }
 
@@ -316,11 +334,17 @@ mod sealed {
     impl<K: crate::Object, S> Sealed for super::Controller<K, S> {}
 }
 
-fn erase_requests<S: Send + Sync + 'static>(reconciler: impl Reconciler<S>) -> ErasedReconcile<S> {
+fn erase_requests<S: Send + Sync + 'static, D: 'static>(
+    reconciler: impl Reconciler<S, D>,
+) -> ErasedReconcile<S> {
     let reconciler = Arc::new(reconciler);
     Arc::new(move |ctx: Ctx<S>| {
         let reconciler = reconciler.clone();
-        async move { reconciler.reconcile(ctx.request().clone(), ctx).await.map_err(Into::into) }.boxed()
+        async move {
+            let request = ctx.request().clone();
+            reconciler.reconcile(request, ctx.with_kinds()).await.map_err(Into::into)
+        }
+        .boxed()
     })
 }
 
@@ -342,10 +366,16 @@ impl<K: Object, S> Controller<K, S> {
 
     /// Everything that the controller watches, its primary kind first.
     pub(crate) fn declarations(&self) -> Vec<Declaration> {
-        let owns = self.declared.iter().any(|declared| declared.purpose == Purpose::Owned);
+        let owns = self.secondary().any(|declared| declared.purpose == Purpose::Owned);
         let primary =
             self.primary.iter().map(|source| Declaration { owns, ..declaration(source, Purpose::Primary) });
-        primary.chain(self.declared.iter().cloned()).collect()
+        primary.chain(self.secondary().cloned()).collect()
+    }
+
+    /// The kinds that the controller watches beside its primary kind.
+    fn secondary(&self) -> impl Iterator<Item = &Declaration> {
+        let listed = self.listed.iter().filter_map(|listed| listed.adds_to(&self.declared));
+        self.declared.iter().chain(listed)
     }
 
     /// What ends the sleep of the controller, if its manager knows the use of resources.
@@ -353,9 +383,9 @@ impl<K: Object, S> Controller<K, S> {
         let primary = self.primary.as_ref().map(|source| source.key.resource.clone());
         match self.options.wakes_on_any_use {
             true => WakeOn::AnyUse,
-            false if primary.is_none() && self.declared.is_empty() => WakeOn::Start,
+            false if primary.is_none() && self.secondary().next().is_none() => WakeOn::Start,
             false => {
-                let others = self.declared.iter().map(|declared| declared.resource.clone()).collect();
+                let others = self.secondary().map(|declared| declared.resource.clone()).collect();
                 WakeOn::Resources { primary, others }
             }
         }
@@ -365,7 +395,7 @@ impl<K: Object, S> Controller<K, S> {
 fn declaration<C: Object>(source: &Source<C>, purpose: Purpose) -> Declaration {
     let (resource, namespaces) = (source.key.resource.clone(), source.key.namespaces.clone());
     let namespaced = scoping::<C>() == Scoping::Namespaced;
-    Declaration { resource, namespaces, purpose, namespaced, owns: false }
+    Declaration { resource, type_id: source.key.type_id, namespaces, purpose, namespaced, owns: false }
 }
 
 impl<K: Object, S> fmt::Debug for Controller<K, S> {

@@ -1,5 +1,6 @@
 //! What a controller declares to do with a kind: the base of its RBAC rules.
 
+use std::any::TypeId;
 use std::collections::BTreeSet;
 
 use kube::core::ApiResource;
@@ -19,6 +20,8 @@ pub(crate) enum Purpose {
 #[derive(Clone, Debug)]
 pub(crate) struct Declaration {
     pub(crate) resource: ApiResource,
+    /// The Rust type of the objects in the cache.
+    pub(crate) type_id: TypeId,
     /// The namespaces that are watched; empty for all.
     pub(crate) namespaces: BTreeSet<String>,
     pub(crate) purpose: Purpose,

@@ -33,7 +33,7 @@ pub enum Phase {
     Cleanup,
 }
 
-impl<S: Send + Sync> Ctx<S> {
+impl<S: Send + Sync, D> Ctx<S, D> {
     /// Runs `work` under a finalizer.
     ///
     /// The finalizer is added before `work` is first called with [`Phase::Apply`], so that no side effect exists

@@ -67,7 +67,15 @@ fn servers(site: &Site) -> Result<Deployment> {
     }))?)
 }
 
-async fn reconcile(site: Arc<Site>, ctx: Ctx) -> Result<Action> {
+evenkeel::kinds! {
+    /// The kinds of the controller of Sites.
+    pub struct SiteKinds for Site {
+        owns ConfigMap,
+        owns Deployment,
+    }
+}
+
+async fn reconcile(site: Arc<Site>, ctx: Ctx<(), SiteKinds>) -> Result<Action> {
     ctx.apply(page(&site)?).await?;
     let servers = ctx.apply(servers(&site)?).await?;
     ctx.status(&site, SiteStatus { ready: servers.is_rolled_out() }).await?;
@@ -76,7 +84,7 @@ async fn reconcile(site: Arc<Site>, ctx: Ctx) -> Result<Action> {
 
 /// Reconciles a Site when it changes, or when an object that it owns changes.
 pub fn controller() -> Controller<Site> {
-    Controller::new("site", reconcile).owns::<ConfigMap>().owns::<Deployment>()
+    Controller::new("site", reconcile)
 }
 
 /// The operator with its command line.

@@ -50,13 +50,21 @@ pub fn operator() -> Operator {
         .verbs(include_str!("../verbs.txt"))
 }
 
+evenkeel::kinds! {
+    /// The kinds of the controller of apps.
+    pub struct VisitorsAppKinds for VisitorsApp {
+        owns Deployment,
+        owns Service,
+        owns Secret,
+    }
+}
+
+/// The context of the controller's functions.
+type Ctx<U> = evenkeel::Ctx<U, VisitorsAppKinds>;
+
 /// The controller. `uploads` removes the uploads of deleted apps.
 pub fn controller<U: Uploads>(uploads: Arc<U>) -> Controller<VisitorsApp> {
-    Controller::new(NAME, reconcile::<U>)
-        .owns::<Deployment>()
-        .owns::<Service>()
-        .owns::<Secret>()
-        .state(uploads)
+    Controller::new(NAME, reconcile::<U>).state(uploads)
 }
 
 async fn reconcile<U: Uploads>(app: Arc<VisitorsApp>, ctx: Ctx<U>) -> Result<Action> {

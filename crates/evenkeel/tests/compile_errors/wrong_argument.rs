@@ -1,5 +1,5 @@
 //! The object comes in an `Arc`.
-//~ expected function signature `fn(Arc<_>, evenkeel::Ctx<_>) -> _`
+//~ expected function signature `fn(Arc<_>, evenkeel::Ctx<_, _>) -> _`
 
 use evenkeel::Result;
 use evenkeel::k8s_openapi::api::core::v1::ConfigMap;

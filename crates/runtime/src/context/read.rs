@@ -6,16 +6,20 @@ use std::time::Duration;
 use super::Ctx;
 use crate::cache::Cache;
 use crate::error::ContextError;
+use crate::kinds::Reads;
 use crate::{Object, Request};
 
 /// How long a key waits until the caches show its own writes, before its object is read from the server. A healthy watch
 /// delivers within milliseconds; a watch that reconnects needs the delay of its first retry.
 pub(crate) const CATCH_UP_MAX: Duration = Duration::from_secs(3);
 
-impl<S> Ctx<S> {
+impl<S, D> Ctx<S, D> {
     /// Reads the object with this name from the cache: in the namespace of the request, or without one for a
     /// cluster-scoped kind.
-    pub fn get<K: Object<DynamicType: Default>>(&self, name: &str) -> Result<Option<Arc<K>>, ContextError> {
+    pub fn get<K: Object<DynamicType: Default>>(&self, name: &str) -> Result<Option<Arc<K>>, ContextError>
+    where
+        D: Reads<K>,
+    {
         let objects = self.of::<K>();
         objects.get(&objects.key(name))
     }
@@ -24,12 +28,18 @@ impl<S> Ctx<S> {
     pub fn get_at<K: Object<DynamicType: Default>>(
         &self,
         key: &Request,
-    ) -> Result<Option<Arc<K>>, ContextError> {
+    ) -> Result<Option<Arc<K>>, ContextError>
+    where
+        D: Reads<K>,
+    {
         self.of::<K>().get(key)
     }
 
     /// Lists all objects of a kind from the cache, ordered by namespace and name.
-    pub fn list<K: Object<DynamicType: Default>>(&self) -> Result<Vec<Arc<K>>, ContextError> {
+    pub fn list<K: Object<DynamicType: Default>>(&self) -> Result<Vec<Arc<K>>, ContextError>
+    where
+        D: Reads<K>,
+    {
         Ok(self.cache::<K>()?.list())
     }
 
@@ -37,17 +47,26 @@ impl<S> Ctx<S> {
     pub fn list_in<K: Object<DynamicType: Default>>(
         &self,
         namespace: &str,
-    ) -> Result<Vec<Arc<K>>, ContextError> {
+    ) -> Result<Vec<Arc<K>>, ContextError>
+    where
+        D: Reads<K>,
+    {
         Ok(self.cache::<K>()?.list_in(namespace))
     }
 
     /// Lists the objects of a kind with an owner reference to the reconciled object, from the cache.
-    pub fn children<K: Object<DynamicType: Default>>(&self) -> Result<Vec<Arc<K>>, ContextError> {
+    pub fn children<K: Object<DynamicType: Default>>(&self) -> Result<Vec<Arc<K>>, ContextError>
+    where
+        D: Reads<K>,
+    {
         self.of::<K>().children()
     }
 
     /// The cache of a kind, if the controller declared one.
-    pub fn cache<K: Object<DynamicType: Default>>(&self) -> Result<Cache<K>, ContextError> {
+    pub fn cache<K: Object<DynamicType: Default>>(&self) -> Result<Cache<K>, ContextError>
+    where
+        D: Reads<K>,
+    {
         self.of::<K>().cache()
     }
 

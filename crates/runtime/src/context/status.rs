@@ -10,7 +10,7 @@ use crate::error::ContextError;
 use crate::object::AsObject;
 use crate::{Object, Request};
 
-impl<S> Ctx<S> {
+impl<S, D> Ctx<S, D> {
     /// Sets the status of `object`, if it differs from `status`. Returns the written object, or `None` if nothing was
     /// sent.
     ///

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{Ctx, Objects};
 use crate::error::ContextError;
+use crate::kinds::Owns;
 use crate::object::AsObject;
 use crate::{Object, Request};
 
@@ -29,13 +30,16 @@ pub enum Ensured {
     Unchanged,
 }
 
-impl<S> Ctx<S> {
+impl<S, D> Ctx<S, D> {
     /// Applies `object` by forced server-side apply, with the controller's field manager. The reconciled object becomes
     /// the controller of `object`, which gets its namespace unless it has one.
     ///
     /// The apply is sent each time, because only the server knows the effect of defaults, webhooks and other field
     /// managers. If nothing changes, the server writes nothing: the resource version stays, and no event follows.
-    pub async fn apply<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
+    pub async fn apply<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError>
+    where
+        D: Owns<K>,
+    {
         self.of::<K>().apply(object).await
     }
 
@@ -45,7 +49,10 @@ impl<S> Ctx<S> {
     }
 
     /// Creates an object. The reconciled object becomes its controller.
-    pub async fn create<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
+    pub async fn create<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError>
+    where
+        D: Owns<K>,
+    {
         self.of::<K>().create(object).await
     }
 
@@ -98,12 +105,18 @@ impl<S> Ctx<S> {
         &self,
         keep: &[&str],
         prunable: impl Fn(&K) -> bool,
-    ) -> Result<usize, ContextError> {
+    ) -> Result<usize, ContextError>
+    where
+        D: Owns<K>,
+    {
         self.of::<K>().prune(keep, prunable).await
     }
 
     /// Reads the object, or creates it if it is missing. An existing object is not changed.
-    pub async fn get_or_create<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError> {
+    pub async fn get_or_create<K: Object<DynamicType: Default>>(&self, object: K) -> Result<K, ContextError>
+    where
+        D: Owns<K>,
+    {
         self.of::<K>().get_or_create(object).await
     }
 
@@ -113,7 +126,10 @@ impl<S> Ctx<S> {
         &self,
         object: K,
         mutate: impl FnOnce(&mut K),
-    ) -> Result<(K, Ensured), ContextError> {
+    ) -> Result<(K, Ensured), ContextError>
+    where
+        D: Owns<K>,
+    {
         self.of::<K>().create_or_update(object, mutate).await
     }
 }

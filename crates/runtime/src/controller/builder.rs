@@ -60,6 +60,14 @@ impl<C: Object> Owned<C> {
             None => trigger,
         }
     }
+
+    pub(super) fn wire<K: Object>(self) -> Wire<K> {
+        Box::new(move |wiring| {
+            let Some(primary) = &wiring.primary else { return wire_read(self.source)(wiring) };
+            let trigger = self.trigger(primary);
+            wire(self.source.index(Index::by_owner()), trigger)(wiring)
+        })
+    }
 }
 
 impl<C: Object> From<Source<C>> for Owned<C> {
@@ -79,12 +87,7 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
     pub fn owns_with<C: Object>(mut self, owned: impl Into<Owned<C>>) -> Self {
         let owned = owned.into();
         self.declare(&owned.source, Purpose::Owned);
-        let wire: Wire<K> = Box::new(move |wiring| {
-            let Some(primary) = &wiring.primary else { return wire_read(owned.source)(wiring) };
-            let trigger = owned.trigger(primary);
-            wire(owned.source.index(Index::by_owner()), trigger)(wiring)
-        });
-        self.watches.push(wire);
+        self.watches.push(owned.wire());
         self
     }
 

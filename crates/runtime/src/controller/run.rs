@@ -67,7 +67,7 @@ pub(crate) async fn run<K: Object>(
 ) -> Result<(), BoxError> {
     let Controller {
         name, primary, primary_filter, watches, feeds, event_filter, reconcile, options, ..
-    } = controller;
+    } = controller.watching_listed()?;
     let wired = watch(&host.informers, primary, primary_filter, watches);
     run_wired(Wanted { name, feeds, event_filter, reconcile, options }, wired, host, started).await
 }

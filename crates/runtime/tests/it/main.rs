@@ -7,6 +7,7 @@ mod applying;
 mod certifying;
 mod configuring;
 mod counting;
+mod declaring;
 mod finalizing;
 mod hooking;
 mod leading;

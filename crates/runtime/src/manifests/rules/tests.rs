@@ -1,11 +1,17 @@
+use std::any::TypeId;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 
 use super::*;
 use crate::leader::LeaderElection;
 
-fn declared<K: kube::Resource<DynamicType = ()>>(purpose: Purpose, namespaces: &[&str]) -> Declaration {
+fn declared<K: kube::Resource<DynamicType = ()> + 'static>(
+    purpose: Purpose,
+    namespaces: &[&str],
+) -> Declaration {
     let namespaces = namespaces.iter().map(|namespace| (*namespace).to_owned()).collect();
-    Declaration { resource: ApiResource::erase::<K>(&()), namespaces, purpose, namespaced: true, owns: false }
+    let resource = ApiResource::erase::<K>(&());
+    Declaration { resource, type_id: TypeId::of::<K>(), namespaces, purpose, namespaced: true, owns: false }
 }
 
 /// The rules as lines: where, resources, verbs.

@@ -8,6 +8,7 @@
 mod custom;
 mod document;
 mod operations;
+mod protobuf;
 mod swagger;
 mod types;
 
@@ -25,7 +26,7 @@ use crate::discovery::groups;
 use crate::registry::Registry;
 use crate::request::Request;
 use crate::respond;
-use crate::status::{Details, Result, Status};
+use crate::status::{Result, Status};
 use document::Document;
 
 /// The OpenAPI documents of one server.
@@ -76,9 +77,7 @@ impl OpenApi {
         let custom = self.custom(registry);
         let document =
             built_in().get(path).or_else(|| custom.get(path)).ok_or_else(Status::page_not_found)?;
-        if !accepts_json(request) {
-            return Err(not_acceptable());
-        }
+        let format = accepted(request, "v3")?;
         let asked = request.query.text("hash");
         if !asked.is_empty() && asked != document.hash {
             let mut response = respond::json(301, Body::empty());
@@ -86,7 +85,13 @@ impl OpenApi {
             set(&mut response, LOCATION, &url);
             return Ok(response);
         }
-        let mut response = with_etag(request, &document.hash, document.bytes.clone());
+        let mut response = match format {
+            Format::Json => with_etag(request, &document.hash, document.bytes.clone()),
+            Format::Protobuf => {
+                let value = serde_json::from_slice(&document.bytes).map_err(Status::internal)?;
+                as_protobuf(request, protobuf::v3(&value), "v3")
+            }
+        };
         set(&mut response, VARY, "Accept");
         if !asked.is_empty() {
             let expires = now.checked_add(YEAR_HOURS.hours()).unwrap_or(now);
@@ -97,14 +102,20 @@ impl OpenApi {
     }
 
     fn swagger(&self, registry: &Registry, request: &Request<'_>) -> Result<Response<Body>> {
-        if !accepts_json(request) {
-            return Err(not_acceptable());
-        }
+        let format = accepted(request, "v2")?;
         let custom = self.custom(registry);
         let documents = built_in().values().chain(custom.values());
-        let bytes = swagger::of(documents.filter_map(|it| serde_json::from_slice(&it.bytes).ok()));
-        let hash = crate::discovery::hash(&bytes);
-        Ok(with_etag(request, &hash, bytes.into()))
+        let swagger = swagger::of(documents.filter_map(|it| serde_json::from_slice(&it.bytes).ok()));
+        let mut response = match format {
+            Format::Json => {
+                let bytes = swagger.to_string().into_bytes();
+                let hash = crate::discovery::hash(&bytes);
+                with_etag(request, &hash, bytes.into())
+            }
+            Format::Protobuf => as_protobuf(request, protobuf::v2(&swagger), "v2"),
+        };
+        set(&mut response, VARY, "Accept");
+        Ok(response)
     }
 
     fn custom(&self, registry: &Registry) -> Documents {
@@ -149,17 +160,45 @@ fn built_in() -> &'static BTreeMap<String, Arc<Document>> {
     })
 }
 
-/// Whether the client accepts JSON. Documents are served as JSON only; clients that prefer protobuf repeat
-/// the request without it.
-fn accepts_json(request: &Request<'_>) -> bool {
-    let accept = request.header("accept");
-    let mut types = accept.split(',').map(|it| it.split(';').next().unwrap_or_default().trim());
-    accept.trim().is_empty() || types.any(|it| matches!(it, "application/json" | "*/*" | "application/*"))
+/// The formats of a document.
+#[derive(Clone, Copy)]
+enum Format {
+    Json,
+    Protobuf,
 }
 
-fn not_acceptable() -> Status {
-    Status::not_acceptable("only the following media types are accepted: application/json")
-        .with(Details::default())
+/// The format that the client prefers, or 406 with an empty body. `version` is the version of OpenAPI, which the media type
+/// of protobuf contains.
+fn accepted(request: &Request<'_>, version: &str) -> Result<Format> {
+    let accept = request.header("accept");
+    let mut types = accept.split(',').map(|it| it.split(';').next().unwrap_or_default().trim());
+    let found = types.find_map(|media| match media {
+        "application/json" | "*/*" | "application/*" => Some(Format::Json),
+        media if is_protobuf(media, version) => Some(Format::Protobuf),
+        _ => None,
+    });
+    match found {
+        Some(format) => Ok(format),
+        None if accept.trim().is_empty() => Ok(Format::Json),
+        None => Err(Status { plain: true, ..Status::not_acceptable("") }),
+    }
+}
+
+/// Whether this is the media type of protobuf, or its deprecated form with `@`.
+fn is_protobuf(media: &str, version: &str) -> bool {
+    let rest = media.strip_prefix("application/com.github.proto-openapi.spec.");
+    let rest = rest.and_then(|rest| rest.strip_prefix(version));
+    matches!(rest, Some(".v1.0+protobuf" | "@v1.0+protobuf"))
+}
+
+fn as_protobuf(request: &Request<'_>, bytes: Vec<u8>, version: &str) -> Response<Body> {
+    let hash = crate::discovery::hash(&bytes);
+    let mut response = with_etag(request, &hash, bytes.into());
+    if response.status() == http::StatusCode::OK {
+        let media = format!("application/com.github.proto-openapi.spec.{version}.v1.0+protobuf");
+        set(&mut response, CONTENT_TYPE, &media);
+    }
+    response
 }
 
 fn with_etag(request: &Request<'_>, hash: &str, bytes: bytes::Bytes) -> Response<Body> {

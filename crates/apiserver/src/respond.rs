@@ -3,8 +3,10 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
+use evenkeel_schema::protobuf;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use futures::{Stream, StreamExt as _};
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 
@@ -27,6 +29,8 @@ const GZIP_WHOLE_MAX: usize = 1 << 20;
 pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 const WARNING: HeaderName = HeaderName::from_static("warning");
 
 /// Builds a JSON response.
@@ -43,7 +47,32 @@ pub(crate) fn formatted(code: u16, format: Format, body: impl Into<Body>) -> Res
             let value = serde_json::from_slice(&body).map_err(Status::internal)?;
             Ok(with_type(code, "application/yaml", print_yaml(&value).into()))
         }
+        Format::Protobuf => {
+            let body = body.into().whole().unwrap_or_default();
+            let value = serde_json::from_slice(&body).map_err(Status::internal)?;
+            let bytes = protobuf::encode(&value).ok_or_else(|| {
+                Status::not_acceptable(
+                    "only the following media types are accepted: application/json, application/yaml",
+                )
+            })?;
+            Ok(with_type(code, PROTOBUF, bytes.into()))
+        }
     }
+}
+
+/// Builds the response of a watch from its events as JSON, one in each item.
+pub(crate) fn watch(format: Format, events: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    match format {
+        Format::Protobuf => with_type(200, PROTOBUF_WATCH, Body::stream(events.filter_map(protobuf_event))),
+        _ => json(200, Body::stream(events)),
+    }
+}
+
+/// Encodes an event of a watch as a frame. An event that cannot be encoded is left out; none of a kind with a protobuf
+/// form is.
+async fn protobuf_event(event: Bytes) -> Option<Bytes> {
+    let event = serde_json::from_slice(&event).ok()?;
+    protobuf::encode_event(&event).map(Bytes::from)
 }
 
 /// Builds a response in plain text.

@@ -26,6 +26,8 @@ pub(crate) struct Message {
     flat: OnceLock<Vec<&'static Field>>,
     /// The fields of the JSON form, sorted by name.
     sorted: OnceLock<Vec<&'static Field>>,
+    /// The fields, sorted by their protobuf numbers.
+    by_number: OnceLock<Vec<&'static Field>>,
     /// Whether one of its fields holds arbitrary JSON, which may be large and is never inspected.
     pub(crate) holds_raw: bool,
 }
@@ -116,6 +118,15 @@ impl Message {
             sorted
         })
     }
+
+    /// The fields in the order of their protobuf numbers, in which Kubernetes writes them.
+    pub(crate) fn by_number(&'static self) -> &'static [&'static Field] {
+        self.by_number.get_or_init(|| {
+            let mut fields: Vec<&'static Field> = self.fields.iter().collect();
+            fields.sort_by_key(|field| field.number);
+            fields
+        })
+    }
 }
 
 struct Slot {
@@ -158,7 +169,15 @@ fn parse(name: &'static str, block: &'static str) -> Message {
     let fields: Vec<Field> =
         block.lines().filter(|line| !line.is_empty()).map(|line| parse_field(package, line)).collect();
     let holds_raw = fields.iter().any(|field| matches!(field.kind, FieldType::Raw));
-    Message { package, name, fields, flat: OnceLock::new(), sorted: OnceLock::new(), holds_raw }
+    Message {
+        package,
+        name,
+        fields,
+        flat: OnceLock::new(),
+        sorted: OnceLock::new(),
+        by_number: OnceLock::new(),
+        holds_raw,
+    }
 }
 
 fn parse_field(package: &str, line: &'static str) -> Field {

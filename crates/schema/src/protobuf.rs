@@ -1,10 +1,15 @@
-//! Decodes the protobuf bodies that kubectl and Go clients send for built-in kinds.
+//! Decodes the protobuf bodies that kubectl and Go clients send for built-in kinds, and encodes those that they ask for.
 //!
 //! There is no generated code: the facts contain the field numbers of every struct, and the decoder makes JSON from the bytes
 //! directly. Input may be hostile: every length is checked against the remaining bytes, and nesting and the number of values
 //! are bounded.
 
+mod encode;
 mod wire;
+mod write;
+
+pub use encode::{encode, encode_event};
+pub use write::{write_bytes, write_double, write_number};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -80,7 +85,7 @@ pub fn decode(body: &[u8]) -> Result<Value, DecodeError> {
         return serde_json::from_slice(envelope.raw).map_err(|error| DecodeError::Json(error.to_string()));
     }
     let (group, version) = api_resources::split_api_version(&envelope.api_version);
-    let Some(message) = go_structs::of_kind(group, version, &envelope.kind) else {
+    let Some(message) = message_of(group, version, &envelope.kind) else {
         return Err(DecodeError::UnknownKind { api_version: envelope.api_version, kind: envelope.kind });
     };
     let mut object = Map::new();
@@ -88,6 +93,14 @@ pub fn decode(body: &[u8]) -> Result<Value, DecodeError> {
     object.insert("apiVersion".to_owned(), envelope.api_version.into());
     object.insert("kind".to_owned(), envelope.kind.into());
     Ok(Value::Object(object))
+}
+
+/// The message of a kind; `None` if the kind has no protobuf form.
+fn message_of(group: &str, version: &str, kind: &str) -> Option<&'static Message> {
+    match group {
+        "meta.k8s.io" => go_structs::find(&format!("k8s.io.apimachinery.pkg.apis.meta.v1.{kind}")),
+        _ => go_structs::of_kind(group, version, kind),
+    }
 }
 
 struct Envelope<'a> {

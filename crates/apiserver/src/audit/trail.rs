@@ -22,6 +22,7 @@ use crate::body::Body;
 use crate::request::{Request, negotiate};
 use crate::status::Status;
 use crate::{User, decode};
+use evenkeel_schema::protobuf;
 
 const DECISION: &str = "authorization.k8s.io/decision";
 const FORBID: &str = "forbid";
@@ -323,16 +324,17 @@ fn sent_object(
         _ => matches!(request.path.split('/').nth(1), Some("api" | "apis")),
     };
     let media = response.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
-    let media = media.unwrap_or("application/json").split(';').next().unwrap_or_default();
-    let (is_json, is_yaml) = (media == "application/json", media == "application/yaml");
+    let media = media.unwrap_or("application/json").split(';').next().unwrap_or_default().to_owned();
     let body = response.body_mut();
-    if is_api && is_json && (whole || body.starts_with(STATUS_BEGINNING)) {
+    if is_api && media == "application/json" && (whole || body.starts_with(STATUS_BEGINNING)) {
         return body.gathered().map(|json| json.to_vec());
     }
-    if !is_api || !is_yaml {
-        return None;
-    }
-    let object = decode::parse_yaml(&body.gathered()?, false).ok()?.object;
+    let object = match media.as_str() {
+        _ if !is_api => return None,
+        "application/yaml" => decode::parse_yaml(&body.gathered()?, false).ok()?.object,
+        "application/vnd.kubernetes.protobuf" => protobuf::decode(&body.gathered()?).ok()?,
+        _ => return None,
+    };
     let is_status = object["kind"] == "Status" && object["apiVersion"] == "v1";
     if is_status { Some(status_text(&object)) } else { whole.then(|| object.to_string().into_bytes()) }
 }

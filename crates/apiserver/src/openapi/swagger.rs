@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 /// Builds the v2 document from v3 documents.
-pub(super) fn of(documents: impl IntoIterator<Item = Value>) -> Vec<u8> {
+pub(super) fn of(documents: impl IntoIterator<Item = Value>) -> Value {
     let mut paths = Map::new();
     let mut definitions = Map::new();
     for mut document in documents {
@@ -30,7 +30,7 @@ pub(super) fn of(documents: impl IntoIterator<Item = Value>) -> Vec<u8> {
         "security": [{ "BearerToken": [] }],
     });
     relink(&mut swagger);
-    swagger.to_string().into_bytes()
+    swagger
 }
 
 fn path_item(mut item: Value) -> Value {

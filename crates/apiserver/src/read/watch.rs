@@ -46,7 +46,7 @@ pub(crate) async fn watch(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     let accept = negotiate_for(ctx.request, true, ctx.info.is_custom())?;
     let query = ListQuery::parse(&ctx.request.query)?;
     validate(&query)?;
-    if accept.format != Format::Json {
+    if accept.format == Format::Yaml {
         return Err(Status::not_acceptable(
             "only the following media types are accepted: application/json;stream=watch, \
              application/vnd.kubernetes.protobuf;stream=watch",
@@ -73,7 +73,7 @@ pub(crate) async fn watch(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     let form = Form { info: ctx.info.clone(), shape: accept.shape, rows };
     let stream = open(ctx, &query, selection, form).await?;
     let what = format!("watch of {}", ctx.request.path);
-    Ok(respond::json(200, Body::stream(ctx.services.panics.guard_stream(what, stream))))
+    Ok(respond::watch(accept.format, ctx.services.panics.guard_stream(what, stream)))
 }
 
 fn validate(query: &ListQuery) -> Result<()> {

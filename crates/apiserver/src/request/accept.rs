@@ -12,6 +12,7 @@ use crate::status::{Details, Result, Status};
 pub(crate) enum Format {
     Json,
     Yaml,
+    Protobuf,
 }
 
 /// How a response represents objects.
@@ -78,6 +79,7 @@ pub(crate) fn negotiate_for(request: &Request<'_>, streams: bool, custom: bool) 
     }
     // Without quality values, the first clause that is supported wins.
     let first = text.split(',').next().and_then(parse_clause);
+    let serve = |clause: &Clause<'_>| serve(clause, custom);
     if let Some(accept) = first.filter(|_| !text.contains("q=")).as_ref().and_then(serve) {
         return Ok(accept);
     }
@@ -124,14 +126,18 @@ fn is_produced(media: &str) -> bool {
     )
 }
 
-fn serve(clause: &Clause<'_>) -> Option<Accept> {
+/// The representation that a clause asks for; `None` if it is not served. Custom resources and Tables have no protobuf
+/// form.
+fn serve(clause: &Clause<'_>, custom: bool) -> Option<Accept> {
     let format = match clause.media {
         "*/*" | "*" | "application/*" | "application/json" => Format::Json,
         "application/yaml" => Format::Yaml,
+        "application/vnd.kubernetes.protobuf" => Format::Protobuf,
         _ => return None,
     };
     let Some(kind) = clause.param("as") else {
-        return Some(Accept { format, shape: Shape::Object });
+        let served = !custom || format != Format::Protobuf;
+        return served.then_some(Accept { format, shape: Shape::Object });
     };
     let beta = match (clause.param("g"), clause.param("v")) {
         (Some("meta.k8s.io"), Some("v1")) => false,
@@ -139,7 +145,7 @@ fn serve(clause: &Clause<'_>) -> Option<Accept> {
         _ => return None,
     };
     let shape = match kind {
-        "Table" => Shape::Table { beta },
+        "Table" if format != Format::Protobuf => Shape::Table { beta },
         "PartialObjectMetadata" => Shape::Metadata { beta },
         "PartialObjectMetadataList" => Shape::MetadataList { beta },
         _ => return None,

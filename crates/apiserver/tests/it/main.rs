@@ -24,6 +24,7 @@ mod layers;
 mod matrix;
 mod panics;
 mod policies;
+mod protobuf;
 mod races;
 mod reads;
 mod requests;

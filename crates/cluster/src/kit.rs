@@ -8,6 +8,7 @@ mod faults;
 mod install;
 mod look;
 mod objects;
+mod record;
 mod wait;
 mod webhooks;
 
@@ -15,3 +16,4 @@ pub use assert::{assert_has, assert_same, diff};
 pub use diff::Diff;
 pub use direct::{StoredChange, StoredObject};
 pub use objects::ApiScope;
+pub use record::RecordFollower;

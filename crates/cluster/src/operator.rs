@@ -3,12 +3,13 @@
 mod gate;
 mod webhooks;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use evenkeel_apiserver::User;
 use evenkeel_env::{Station, Work};
-use evenkeel_runtime::Manager;
+use evenkeel_runtime::{Flight, Manager};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -44,8 +45,23 @@ struct Shared {
     /// Keeps the operator's webhooks reachable. Emptied when the operator crashes or is stopped.
     webhooks: Mutex<Option<ServedWebhook>>,
     crashes: AtomicUsize,
+    /// The flight recorders of the last processes of the operator, the current one last.
+    flights: Mutex<VecDeque<Flight>>,
     /// Closed while the operator is kept from starting again.
     gate: Gate,
+}
+
+/// How many flight recorders of crashed processes are kept besides the current one.
+const CRASHED_FLIGHTS_KEPT: usize = 3;
+
+impl Shared {
+    fn flies(&self, flight: Flight) {
+        let mut flights = self.flights.lock();
+        if flights.len() > CRASHED_FLIGHTS_KEPT {
+            flights.pop_front();
+        }
+        flights.push_back(flight);
+    }
 }
 
 /// Runs an operator, and starts it again after each crash.
@@ -82,6 +98,7 @@ impl Supervisor {
         }
         let manager = self.observed(manager);
         let mut manager = (self.factory)(manager);
+        self.shared.flies(manager.flight());
         match self.serve_webhooks(&mut manager, &process) {
             Ok(registration) => Prepared { process, manager: Ok(manager), registration },
             Err(error) => Prepared { process, manager: Err(error), registration: None },
@@ -192,6 +209,7 @@ impl Operator {
             process: Mutex::new(Arc::new(OperatorProcess::new(station.clone()))),
             webhooks: Mutex::default(),
             crashes: AtomicUsize::new(0),
+            flights: Mutex::default(),
             gate: Gate::new(station.clone()),
         });
         let starting = station.enter_with("start");
@@ -220,6 +238,11 @@ impl Operator {
     /// Lets the operator start again.
     pub(crate) fn let_start(&self) {
         self.shared.gate.open();
+    }
+
+    /// The flight recorders of the last processes of the operator, the current one last.
+    pub(crate) fn flights(&self) -> Vec<Flight> {
+        self.shared.flights.lock().iter().cloned().collect()
     }
 
     /// How often the operator has crashed.

@@ -6,6 +6,7 @@ mod backend;
 mod crash;
 mod describe;
 mod direct;
+mod entry;
 mod fault;
 mod held;
 mod record;

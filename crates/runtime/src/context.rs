@@ -28,9 +28,9 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::cause::Causes;
+use crate::flight::Tally;
 use crate::kinds::AnyKind;
 use crate::object::AsObject;
-use crate::own_writes::Writes;
 use crate::owner::Owner;
 use crate::queue::Item;
 use crate::recorder::{EventType, Recorder};
@@ -74,8 +74,8 @@ pub(crate) struct Inner {
     /// Whether the caches do not show this key's own last writes.
     behind: bool,
     owner: LazyOwner,
-    /// The writes of this reconcile, shared with contexts that are made from this one.
-    writes: Arc<Mutex<Writes>>,
+    /// What this reconcile did, shared with contexts that are made from this one.
+    pub(crate) tally: Arc<Mutex<Tally>>,
 }
 
 /// The owner of objects that a context writes; computed from the reconciled object by the first write.
@@ -94,16 +94,21 @@ impl Ctx<()> {
             attempt: item.requeues,
             behind,
             owner: nobody(),
-            writes: Arc::default(),
+            tally: Arc::default(),
             scope,
         };
         let state = inner.scope.no_state.clone();
         Self { inner: Arc::new(inner), state, kinds: PhantomData }
     }
 
-    /// The writes of this reconcile, to be read after it has ended.
-    pub(crate) fn writes(&self) -> Arc<Mutex<Writes>> {
-        self.inner.writes.clone()
+    /// What this reconcile did, to be read after it has ended.
+    pub(crate) fn tally(&self) -> Arc<Mutex<Tally>> {
+        self.inner.tally.clone()
+    }
+
+    /// The number of this reconcile.
+    pub(crate) fn number(&self) -> u64 {
+        self.inner.number
     }
 
     pub(crate) fn with_state<S>(self, state: Arc<S>) -> Ctx<S> {
@@ -270,7 +275,7 @@ impl Inner {
             attempt: self.attempt,
             behind: self.behind,
             owner: LazyLock::new(owner),
-            writes: self.writes.clone(),
+            tally: self.tally.clone(),
         }
     }
 }

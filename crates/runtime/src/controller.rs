@@ -354,7 +354,13 @@ async fn primary<K: Object, S>(
     dynamic: &K::DynamicType,
 ) -> Result<Option<Arc<K>>, ContextError> {
     match ctx.inner.scope.primary::<K>() {
-        Some(informer) if !ctx.is_behind() => Ok(informer.get(ctx.request())),
+        Some(informer) if !ctx.is_behind() => {
+            let found = informer.get(ctx.request());
+            if let Some(version) = found.as_ref().and_then(|found| found.meta().resource_version.as_deref()) {
+                ctx.inner.tally.lock().notes.revision = version.parse().unwrap_or_default();
+            }
+            Ok(found)
+        }
         _ => Ok(ctx.objects::<K>(dynamic.clone()).fetch(ctx.request()).await?.map(Arc::new)),
     }
 }

@@ -17,6 +17,7 @@
 //! | reconcile | [`controller`], [`action`], [`error`] | workers, results, retries |
 //! | read and write | [`context`], [`owner`], [`finalizer`], [`conditions`], [`rollout`], [`recorder`] | what a reconcile works with |
 //! | admit and convert | `webhook` | functions that the API server calls |
+//! | record | [`flight`] | what was reconciled lately, and why |
 //! | run | [`manager`] | starts, stops and shares all of these |
 //!
 //! Guides: [from controller-runtime](docs::from_controller_runtime), [from kube-rs](docs::from_kube_rs).
@@ -37,6 +38,7 @@ pub mod event;
 mod fake;
 mod fence;
 pub mod finalizer;
+pub mod flight;
 pub mod index;
 pub mod informer;
 pub mod kinds;
@@ -95,6 +97,7 @@ pub use controller::{Controller, Reconciler};
 pub use error::{BoxError, ContextError, Error, ErrorExt, Result, ResultExt};
 pub use evenkeel_env::Env;
 pub use event::{Event, EventMeta, Origin};
+pub use flight::Flight;
 pub use index::Index;
 pub use informer::{Informer, Informers, Subscription, SyncError};
 #[cfg(feature = "leader-election")]

@@ -33,6 +33,7 @@ use crate::controller::IntoController;
 use crate::declaration::Declaration;
 use crate::error::{BoxError, chain};
 use crate::fence::{self, Fence};
+use crate::flight::Flight;
 use crate::informer::Informers;
 use crate::kubeconfig;
 #[cfg(feature = "leader-election")]
@@ -82,6 +83,7 @@ pub struct Manager {
     grace_period: Duration,
     election: Option<Election>,
     metrics: Metrics,
+    flight: Flight,
     /// What the controllers watch, for manifests.
     declared: Vec<Declaration>,
     observers: Observers,
@@ -166,12 +168,13 @@ impl Manager {
             client,
             unfenced,
             fence,
-            env,
             informers,
             parts: Vec::new(),
             grace_period: GRACE_PERIOD,
             election: None,
             metrics,
+            flight: Flight::new(&env),
+            env,
             declared: Vec::new(),
             observers: Observers::default(),
             serving: Serving::default(),
@@ -184,6 +187,7 @@ impl Manager {
     /// manager before keep the old environment.
     pub fn with_env(mut self, env: Env) -> Self {
         self.informers = self.informers.with_env(env.clone());
+        self.flight = Flight::new(&env);
         self.env = env;
         self
     }
@@ -323,6 +327,26 @@ impl Manager {
     #[cfg(feature = "metrics")]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// The flight recorder: what the controllers of this manager did lately, and why.
+    pub fn flight(&self) -> Flight {
+        self.flight.clone()
+    }
+
+    /// Sets how many bytes the flight recorder may use: [`FLIGHT_BYTES`](crate::flight::FLIGHT_BYTES) unless set. Each
+    /// worker of each controller gets the same share, and at least 64 KiB.
+    pub fn flight_bytes(self, bytes: usize) -> Self {
+        self.flight.set_bytes_max(bytes);
+        self
+    }
+
+    /// Marks a field of objects, such as `spec.admin.pin`, and everything below it as sensitive: the flight recorder keeps
+    /// no values of it. It never keeps values of strings, of Secrets, and of fields whose name says what they are, such as
+    /// `password` and `token`.
+    pub fn sensitive(self, path: &str) -> Self {
+        self.flight.mark_sensitive(path);
+        self
     }
 
     /// The informers that the controllers share.

@@ -214,12 +214,14 @@ impl<T: QueueKey> Queue<T> {
     }
 
     /// Adds a key with options. A delay has this purpose in the ledger.
-    pub(crate) fn add_for(&self, key: T, add: Add, purpose: Purpose) {
+    ///
+    /// Returns the delay.
+    pub(crate) fn add_for(&self, key: T, add: Add, purpose: Purpose) -> Option<Duration> {
         let shared = &*self.shared;
         let now = Instant::now();
         shared.change(|state| {
             if state.is_shut_down() {
-                return ((), Wake::default());
+                return (None, Wake::default());
             }
             let mut delay = add.after;
             if add.rate_limited {
@@ -230,8 +232,8 @@ impl<T: QueueKey> Queue<T> {
             let later = at.map(|at| Later { at, purpose });
             let became_ready = state.add(key, add.priority, later, add.cause, now);
             // The key may now be the earliest delayed one: a waiting worker must reset its timer.
-            ((), Wake { one: became_ready || at.is_some(), ..Wake::default() })
-        });
+            (delay, Wake { one: became_ready || at.is_some(), ..Wake::default() })
+        })
     }
 
     /// Adds several keys without a delay, with their priorities and causes.

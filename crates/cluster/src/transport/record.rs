@@ -81,6 +81,8 @@ pub struct Exchange {
     pub body: Bytes,
     /// The outcome of the request.
     pub outcome: Outcome,
+    /// How long the answer took; zero while there is none.
+    pub took: Duration,
 }
 
 impl Exchange {
@@ -218,6 +220,7 @@ impl Recorder {
             path: path.to_owned(),
             body: body.clone(),
             outcome: Outcome::Pending,
+            took: Duration::ZERO,
         }
     }
 
@@ -227,6 +230,7 @@ impl Recorder {
         let Some(moment) = at.and_then(|at| kept.moments.get_mut(at)) else { return };
         if let Moment::Request(exchange) | Moment::Webhook(exchange) = moment {
             exchange.outcome = outcome;
+            exchange.took = self.start.elapsed().saturating_sub(exchange.at);
             self.tell(|| moment.clone());
         }
     }
@@ -266,6 +270,11 @@ impl Recorder {
             // This fails only if the last observer has just been dropped.
             let _ = self.observers.send(moment());
         }
+    }
+
+    /// When the record begins.
+    pub(crate) fn start(&self) -> Instant {
+        self.start
     }
 
     pub(crate) fn observe(&self) -> broadcast::Receiver<Moment> {
@@ -408,7 +417,7 @@ impl fmt::Display for Outcome {
 }
 
 fn line(f: &mut fmt::Formatter<'_>, at: Duration, by: &str, text: &str) -> fmt::Result {
-    write!(f, "{:>9.3}s  {by:<24} {text}", at.as_secs_f64())
+    f.write_str(&evenkeel_record::line(at, by, text))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::{Ensured, Inner};
 use crate::cache::Cache;
 use crate::error::ContextError;
 use crate::fence::Fenced;
+use crate::flight;
 use crate::object::{Scoping, kind_name, scoping};
 use crate::own_writes::{Expected, Written};
 use crate::wire;
@@ -81,7 +82,12 @@ impl<'a, K: Object> Objects<'a, K> {
 
     /// The object from the cache.
     pub fn get(&self, key: &Request) -> Result<Option<Arc<K>>, ContextError> {
-        Ok(self.cache()?.get(key))
+        let found = self.cache()?.get(key);
+        if let Some(found) = &found {
+            let version = found.meta().resource_version.as_deref();
+            self.inner.tally.lock().notes.read::<K>(key, version);
+        }
+        Ok(found)
     }
 
     /// The objects in the cache with an owner reference to the owner of this context.
@@ -334,10 +340,36 @@ impl<'a, K: Object> Objects<'a, K> {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<K, ContextError> {
         self.inner.scope.throttle().await;
+        let written = request.as_ref().ok().map(|request| request.body().clone());
+        let before = self.cache().ok().and_then(|cache| cache.get(key));
         let bytes = self.send(verb, key, request).await?;
         let object: K = self.parse(verb, key, &bytes)?;
+        self.note_write(before.as_deref(), &object, &written.unwrap_or_default());
         self.remember_object(&object);
         Ok(object)
+    }
+
+    /// Notes for the flight recorder which fields a write changed. `before` is the object as the cache had it, `written`
+    /// the body of the request.
+    fn note_write(&self, before: Option<&K>, after: &K, written: &[u8]) {
+        let version = |object: &K| object.meta().resource_version.clone();
+        if before.is_some_and(|before| version(before) == version(after)) {
+            return;
+        }
+        // A patch names the fields that it writes; an update has all fields.
+        let patch = serde_json::from_slice::<Value>(written).ok().filter(Value::is_object);
+        let changed = match before {
+            Some(before) => {
+                let json = |object: &K| serde_json::to_value(object).unwrap_or_default();
+                let kind = K::kind(&self.dynamic);
+                let sensitive = self.inner.scope.sensitive.read();
+                flight::changes(&kind, &json(before), &json(after), patch.as_ref(), &sensitive)
+            }
+            None => patch.as_ref().map(flight::fields).unwrap_or_default(),
+        };
+        let revision = version(after).and_then(|version| version.parse().ok()).unwrap_or_default();
+        let name: Arc<str> = after.meta().name.as_deref().unwrap_or_default().into();
+        self.inner.tally.lock().notes.changed(&name, revision, changed);
     }
 
     /// Remembers a write that was made through the client; `object` is the server's answer.
@@ -354,7 +386,7 @@ impl<'a, K: Object> Objects<'a, K> {
     }
 
     fn remember(&self, written: Written) {
-        self.inner.writes.lock().push(written);
+        self.inner.tally.lock().writes.push(written);
     }
 
     async fn send(
@@ -365,7 +397,11 @@ impl<'a, K: Object> Objects<'a, K> {
     ) -> Result<bytes::Bytes, ContextError> {
         let fail = |source| self.api_error(verb, key, source);
         let request = request.map_err(|error| fail(kube::Error::BuildRequest(error)))?;
-        wire::send(&self.inner.scope.client, request).await.map_err(fail)
+        let answer = wire::send(&self.inner.scope.client, request).await;
+        if let Err(kube::Error::Api(status)) = &answer {
+            self.inner.tally.lock().notes.refused(&status.message);
+        }
+        answer.map_err(fail)
     }
 
     fn parse(&self, verb: &'static str, key: &Request, bytes: &[u8]) -> Result<K, ContextError> {

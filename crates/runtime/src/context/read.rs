@@ -90,7 +90,7 @@ impl<S, D> Ctx<S, D> {
     /// Waits until the caches show all writes of this reconcile, so that a list after it is complete. Returns `false` if
     /// they do not in time. Writes of kinds that are in no cache are not waited for.
     pub async fn caught_up(&self) -> bool {
-        let writes = self.inner.writes.lock().clone();
+        let writes = self.inner.tally.lock().writes.clone();
         self.inner.scope.catch_up(&writes, CATCH_UP_MAX).await
     }
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use evenkeel_env::Env;
 use kube::Client;
 use kube::core::ApiResource;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Object;
+use crate::flight::Sensitive;
 use crate::informer::{AnyInformer, Informer, Informers};
 use crate::own_writes::{Writes, Written};
 use crate::rate_limit::RateLimit;
@@ -28,6 +29,8 @@ pub(crate) struct ControllerScope {
     pub(crate) declared: Vec<Arc<dyn AnyInformer>>,
     pub(crate) cancelled: CancellationToken,
     pub(crate) recorder: Recorder,
+    /// Which fields the flight recorder keeps no values of.
+    pub(crate) sensitive: Arc<RwLock<Sensitive>>,
     pub(crate) write_limit: Option<Mutex<RateLimit>>,
     pub(crate) ids: Ids,
     /// The state of contexts that have none.
@@ -45,6 +48,11 @@ impl Ids {
     pub(crate) fn new(env: &Env) -> Self {
         Self { prefix: env.suffix(8), next: AtomicU64::new(1) }
     }
+
+    /// What all ids begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
 }
 
 impl ControllerScope {
@@ -56,6 +64,11 @@ impl ControllerScope {
     /// The id of the reconcile of this number.
     pub(crate) fn reconcile_id(&self, number: u64) -> String {
         format!("{}-{number}", self.ids.prefix)
+    }
+
+    /// The controller's primary kind; empty if it has none.
+    pub(crate) fn kind(&self) -> &str {
+        self.declared.first().map_or("", |informer| &informer.key().resource.kind)
     }
 
     /// The informer of the controller's primary kind.

@@ -9,6 +9,7 @@ use crate::Request;
 use crate::action::{Action, Next};
 use crate::cause::Cause;
 use crate::error::{BoxError, Retry, chain, is_conflict, is_gone, retry_of};
+use crate::flight::{Ended, error_text};
 use crate::metrics::{self, ControllerMetrics};
 use crate::observe::Stage;
 use crate::queue::{Add, Item, Queue};
@@ -126,34 +127,62 @@ impl Outcome {
     }
 
     /// Queues the key again or forgets its failures, and ends the work on it. `later_look` says what a later look of
-    /// this key means for the ledger.
-    pub(super) fn settle(&self, queue: &Queue, item: &Item, later_look: impl FnOnce(Duration) -> Purpose) {
-        let key = item.key.clone();
+    /// this key means for the ledger. Returns when the key comes back.
+    pub(super) fn settle(
+        &self,
+        queue: &Queue,
+        item: &Item,
+        later_look: impl FnOnce(Duration) -> Purpose,
+    ) -> Option<Duration> {
         let again = |priority, after, rate_limited, cause| {
             let add = Add { priority, after, rate_limited, cause: Some(cause) };
-            queue.add_with(key.clone(), add);
+            queue.add_for(item.key.clone(), add, Purpose::Work)
         };
-        match self {
+        let delay = match self {
             Self::Done(action) => {
                 let priority = action.priority.unwrap_or(item.priority);
                 match action.next {
-                    Next::AwaitChange => return queue.succeeded(&item.key),
+                    Next::AwaitChange => {
+                        queue.succeeded(&item.key);
+                        return None;
+                    }
                     Next::RequeueWithBackoff => again(priority, None, true, Cause::Requeue),
                     Next::Requeue(delay) => {
                         queue.forget(&item.key);
                         let (after, cause) = (Some(delay), Some(Cause::Timer));
                         let add = Add { priority, after, rate_limited: false, cause };
-                        queue.add_for(key.clone(), add, later_look(delay));
+                        queue.add_for(item.key.clone(), add, later_look(delay))
                     }
                 }
             }
             Self::Failed(failure) => match failure.retry() {
                 Retry::Backoff => again(item.priority, None, true, Cause::Retry),
                 Retry::After(delay) => again(item.priority, Some(delay), true, Cause::Retry),
-                Retry::Never => return queue.succeeded(&item.key),
+                Retry::Never => {
+                    queue.succeeded(&item.key);
+                    return None;
+                }
             },
-        }
+        };
         queue.done(&item.key);
+        delay
+    }
+
+    /// The outcome as the flight recorder keeps it.
+    pub(super) fn ended(&self) -> Ended {
+        match self {
+            Self::Done(action) => match action.next {
+                Next::AwaitChange => Ended::Done,
+                Next::RequeueWithBackoff | Next::Requeue(_) => Ended::Requeued,
+            },
+            Self::Failed(failure) => {
+                let text = error_text(&failure.to_string());
+                match failure.retry() {
+                    Retry::Never => Ended::FailedForGood(text),
+                    Retry::Backoff | Retry::After(_) => Ended::Failed(text),
+                }
+            }
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use super::wiring::{Connected, Consumer, EventFilter, Feed, Wire, Wired, Wiring,
 use super::{Controller, ErasedReconcile, Options};
 use crate::context::{CATCH_UP_MAX, ControllerScope, Ctx, Ids};
 use crate::error::{BoxError, panic_text};
+use crate::flight::{self, Flight, Flown, Ring, Tally};
 use crate::informer::{AnyInformer, Informers, SyncError};
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::observe::{Observers, Stage};
@@ -40,6 +41,7 @@ pub(crate) struct Host {
     pub(crate) client: Client,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
+    pub(crate) flight: Flight,
     pub(crate) observers: Observers,
     pub(crate) tasks: Tasks,
     /// Cancelled when no new work may start.
@@ -116,6 +118,8 @@ async fn run_wired(wanted: Wanted, wired: Vec<Wired>, host: Host, started: Work)
     let resyncing = host.tasks.spawn(resync(connected, options.sync_period, env));
     let metrics = host.metrics.controller(scope.name.clone(), queue.clone(), options.max_concurrent);
     let own_writes = Mutex::default();
+    let rings =
+        host.flight.rings(&scope.name, scope.kind(), scope.ids.prefix(), options.max_concurrent, &queue);
     let turns = scope.env.ledger().turns(format!("reconciles by {}", scope.name));
     let (tasks, observers) = (host.tasks.clone(), host.observers.clone());
     let worker = Arc::new(Worker {
@@ -131,8 +135,7 @@ async fn run_wired(wanted: Wanted, wired: Vec<Wired>, host: Host, started: Work)
         later_looks_are_work: host.later_looks_are_work,
     });
     let task = format!("{} worker", worker.scope.name);
-    let workers =
-        (0..worker.options.max_concurrent).map(|_| host.tasks.spawn_named(&task, worker.clone().work()));
+    let workers = rings.into_iter().map(|ring| host.tasks.spawn_named(&task, worker.clone().work(ring)));
     let workers = workers.collect();
     drop((started, standing_by));
     Working { queue, feeding, resyncing, workers }.until(&host.stop).await
@@ -193,6 +196,7 @@ fn scope(
     ControllerScope {
         field_manager: options.field_manager.clone().unwrap_or_else(|| name.clone()),
         recorder: host.recorder.named(name.clone()),
+        sensitive: host.flight.sensitive(),
         name,
         client: host.client.clone(),
         env: host.informers.env().clone(),
@@ -289,7 +293,7 @@ enum OwnWrites {
 }
 
 impl Worker {
-    async fn work(self: Arc<Self>) {
+    async fn work(self: Arc<Self>, ring: Arc<Ring>) {
         while let Some(item) = self.queue.get().await {
             let Some((item, behind)) = self.caught_up(item) else { continue };
             let ctx = Ctx::new(self.scope.clone(), &item, behind);
@@ -299,19 +303,19 @@ impl Worker {
                 object = %item.key,
                 id = %ctx.reconcile_id(),
             );
-            self.process(item, ctx).instrument(span).await;
+            self.process(item, ctx, &ring).instrument(span).await;
         }
     }
 
-    async fn process(&self, item: Item, ctx: Ctx) {
+    async fn process(&self, item: Item, ctx: Ctx, ring: &Ring) {
         self.metrics.began(&item);
         self.turns.count(&item.key);
         self.observers.tell(&self.scope.name, &item.key, &item.causes, || Stage::Began);
         let start = Instant::now();
-        let writes = ctx.writes();
+        let (tally, number, behind) = (ctx.tally(), ctx.number(), ctx.is_behind());
         let footprint = Footprint::default();
-        let outcome = footprint.follow(self.attempt(ctx)).await;
-        let writes = std::mem::take(&mut *writes.lock());
+        let outcome = footprint.follow(flight::follow(tally.clone(), self.attempt(ctx))).await;
+        let Tally { writes, notes } = std::mem::take(&mut *tally.lock());
         if !writes.is_empty() {
             self.own_writes.lock().insert(item.key.clone(), OwnWrites::Made(writes), &self.scope);
         }
@@ -319,9 +323,25 @@ impl Worker {
         self.observers.tell(&self.scope.name, &item.key, &item.causes, || outcome.stage(took));
         outcome.report(&item, took);
         outcome.count(&self.metrics, &item.key, took);
-        outcome.settle(&self.queue, &item, |delay| match self.later_looks_are_work {
+        let again = outcome.settle(&self.queue, &item, |delay| match self.later_looks_are_work {
             true => Purpose::Work,
             false => later_look(&item, footprint.writes() > 0, delay),
+        });
+        let Item { key, causes, ready_at, requeues: attempt, .. } = item;
+        let (ended, trace) = (outcome.ended(), trace_id());
+        ring.push(Flown {
+            key,
+            causes,
+            ready_at,
+            start,
+            took,
+            number,
+            attempt,
+            behind,
+            trace,
+            notes,
+            ended,
+            again,
         });
     }
 
@@ -366,4 +386,24 @@ impl Worker {
             Err(timeout) => Outcome::Failed(Failure::Timeout(timeout)),
         }
     }
+}
+
+/// The id of the current trace, if reconciles are traced.
+#[cfg(feature = "otel")]
+fn trace_id() -> Option<[u8; 16]> {
+    use opentelemetry::trace::TraceContextExt as _;
+    use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+    let span = tracing::Span::current();
+    if span.is_disabled() {
+        return None;
+    }
+    let context = span.context();
+    let id = context.span().span_context().trace_id();
+    (id != opentelemetry::trace::TraceId::INVALID).then(|| id.to_bytes())
+}
+
+/// Nothing is traced without the feature `otel`.
+#[cfg(not(feature = "otel"))]
+fn trace_id() -> Option<[u8; 16]> {
+    None
 }

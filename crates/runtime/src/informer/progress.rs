@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub(super) struct Progress {
     state: Mutex<State>,
@@ -18,11 +19,16 @@ struct State {
     unsynced: usize,
     /// For each reflector, the error of its last attempt; `None` after a success.
     last_errors: Box<[Option<Arc<str>>]>,
+    /// How many times everything was listed, by all reflectors together.
+    lists: u64,
+    /// When the server last sent something.
+    heard: Option<Instant>,
 }
 
 impl Progress {
     pub(super) fn new(reflectors: usize) -> Self {
-        let state = State { unsynced: reflectors, last_errors: vec![None; reflectors].into() };
+        let state =
+            State { unsynced: reflectors, last_errors: vec![None; reflectors].into(), lists: 0, heard: None };
         Self { state: Mutex::new(state), synced: Notify::new() }
     }
 
@@ -30,6 +36,7 @@ impl Progress {
     pub(super) fn connected(&self, scope: usize, newly: bool) {
         let mut state = self.state.lock();
         state.last_errors[scope] = None;
+        state.heard = Some(Instant::now());
         if newly {
             state.unsynced -= 1;
         }
@@ -37,6 +44,22 @@ impl Progress {
             drop(state);
             self.synced.notify_waiters();
         }
+    }
+
+    /// Notes that a reflector begins to list everything.
+    pub(super) fn lists(&self) {
+        self.state.lock().lists += 1;
+    }
+
+    /// Notes that the server sent something.
+    pub(super) fn heard(&self) {
+        self.state.lock().heard = Some(Instant::now());
+    }
+
+    /// How many times everything was listed, and when the server last sent something.
+    pub(super) fn so_far(&self) -> (u64, Option<Instant>) {
+        let state = self.state.lock();
+        (state.lists, state.heard)
     }
 
     pub(super) fn failed(&self, scope: usize, why: Arc<str>) {

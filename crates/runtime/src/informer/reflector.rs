@@ -273,6 +273,7 @@ impl Reflector {
         while let Some(batch) = batches.next().await {
             let applied = batch.apply(&mut watching.reading);
             self.sink.observe(self.scope, watching.reading.version());
+            self.sink.progress().heard();
             applied?;
         }
         Ok(())

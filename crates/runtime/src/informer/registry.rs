@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use evenkeel_env::{Env, HashMap, Station};
+use evenkeel_record::Watch;
 use futures::future::{BoxFuture, join_all};
 use kube::Client;
 use parking_lot::Mutex;
@@ -83,6 +84,9 @@ pub(super) trait Listed: Send + Sync {
     fn wait_synced(&self, timeout: Duration) -> BoxFuture<'_, Result<(), SyncError>>;
 
     fn stats(&self) -> Stats;
+
+    /// The watch as the flight recorder describes it.
+    fn watch(&self) -> Watch;
 
     /// Statistics with the size of the cache, which costs the serialization of a few objects.
     #[cfg(feature = "metrics")]
@@ -214,6 +218,16 @@ impl Informers {
     /// Statistics of every watch, ordered by source.
     pub(crate) fn stats(&self) -> Vec<Stats> {
         self.stats_by(|watch| watch.stats())
+    }
+
+    /// Every watch as the flight recorder describes it, ordered by source.
+    pub(crate) fn watches(&self) -> Vec<Watch> {
+        let live = self.inner.live.lock();
+        let watches: Vec<_> = live.values().filter_map(|live| live.shared.upgrade()).collect();
+        drop(live);
+        let mut described: Vec<Watch> = watches.iter().map(|watch| watch.watch()).collect();
+        described.sort_by(|a, b| a.source.cmp(&b.source));
+        described
     }
 
     /// Statistics of every watch with the sizes of the caches, ordered by source.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use evenkeel_record::{Watch, WatchState};
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -14,6 +15,7 @@ use super::registry::{Listed, Stats};
 use super::waiting::{Waiting, is_shown};
 use crate::cache::Store;
 use crate::event::{Event, Origin};
+use crate::flight::error_text;
 use crate::own_writes::{Expected, Written};
 use crate::source::Source;
 use crate::{Object, Request};
@@ -232,6 +234,28 @@ impl<K: Object> Listed for Shared<K> {
             restarts: self.restarts.load(Ordering::Relaxed),
             synced: self.progress.is_synced(),
             bytes: 0,
+        }
+    }
+
+    fn watch(&self) -> Watch {
+        let (lists, heard) = self.progress.so_far();
+        let error = self.progress.last_error();
+        let state = match (&error, self.progress.is_synced()) {
+            (Some(_), _) => WatchState::Failing,
+            (None, true) => WatchState::Synced,
+            (None, false) => WatchState::Starting,
+        };
+        let silent = heard.and_then(|heard| u64::try_from(heard.elapsed().as_micros()).ok());
+        Watch {
+            source: self.source.to_string(),
+            operator: String::new(),
+            state,
+            objects: self.store.read().len(),
+            restarts: self.restarts.load(Ordering::Relaxed),
+            lists,
+            revision: self.observed.iter().map(|seen| seen.load(Ordering::Relaxed)).max().unwrap_or_default(),
+            silent,
+            error: error.map(|error| error_text(&error).into()),
         }
     }
 

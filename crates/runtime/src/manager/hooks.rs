@@ -80,7 +80,7 @@ impl Manager {
         }
         let (list, converters) =
             (std::mem::take(&mut self.hooks.list), std::mem::take(&mut self.hooks.converters));
-        Ok(Some(Webhooks::new(list, converters, self.metrics.clone())?))
+        Ok(Some(Webhooks::new(list, converters, self.metrics.clone())?.recorded_by(self.flight.clone())))
     }
 
     /// Adds the webhooks to the manifests.

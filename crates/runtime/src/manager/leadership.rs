@@ -78,6 +78,7 @@ async fn campaign(
     metrics.leader(&lease, false);
     let Some(work) = candidate.acquire(&stop).await else { return (candidate, Ok(())) };
     metrics.leader(&lease, true);
+    host.flight.leads(&lease, true);
     host.elected.cancel();
     let begun = async {
         host.standby.closed().await;
@@ -85,5 +86,6 @@ async fn campaign(
     };
     let (result, ()) = tokio::join!(candidate.lead(&stop), begun);
     metrics.leader(&lease, false);
+    host.flight.leads(&lease, false);
     (candidate, result)
 }

@@ -95,6 +95,8 @@ impl Manager {
     /// waiting.
     fn host(&mut self, tasks: &Tasks, stages: &mut Stages) -> (Host, Arc<Before>) {
         self.metrics.watch_informers(&self.informers);
+        let informers = self.informers.clone();
+        self.flight.describe_watches(move || informers.watches());
         self.start_serving(tasks, stages);
         let stop = stages.events.stop.clone();
         let (recorder, recording) = recorder::channel(self.client.clone(), self.env.clone(), stop);
@@ -110,6 +112,7 @@ impl Manager {
             client: self.client.clone(),
             recorder,
             metrics: self.metrics.clone(),
+            flight: self.flight.clone(),
             observers: self.observers.clone(),
             tasks: tasks.clone(),
             stop: stages.working.stop.clone(),

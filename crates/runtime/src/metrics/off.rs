@@ -9,6 +9,7 @@ use kube::client::Body;
 
 use crate::error::BoxError;
 use crate::fence::Fence;
+use crate::flight;
 use crate::informer::Informers;
 use crate::queue::Item;
 use crate::{Queue, Request};
@@ -27,7 +28,15 @@ impl Metrics {
         let namespace = client.default_namespace().to_owned();
         let service = tower::service_fn(move |request: HttpRequest<Body>| {
             let (client, fence) = (client.clone(), fence.clone());
-            async move { fence.pass().await?.hold(client.send(request)).await?.map_err(BoxError::from) }
+            async move {
+                let pass = fence.pass().await?;
+                let asked = flight::asked(&request);
+                let answer = pass.hold(client.send(request)).await?;
+                if let Some(asked) = asked {
+                    asked.answered(answer.as_ref().map_or(0, |answer| answer.status().as_u16()));
+                }
+                answer.map_err(BoxError::from)
+            }
         });
         Client::new(service, namespace)
     }

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::Encoded;
 use crate::error::BoxError;
 use crate::fence::{Fence, Pass};
+use crate::flight;
 
 /// The code of a request that was never answered, as in client-go.
 const NO_ANSWER: &str = "<error>";
@@ -53,8 +54,12 @@ impl Requests {
                     None => Pass::FREE,
                 };
                 let (start, method) = (Instant::now(), request.method().as_str().to_owned());
+                let asked = flight::asked(&request);
                 let answer = pass.hold(client.send(request)).await;
                 let code = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok());
+                if let Some(asked) = asked {
+                    asked.answered(code.map_or(0, |answer| answer.status().as_u16()));
+                }
                 let code = code.map(|answer| answer.status().as_u16().to_string());
                 requests.count(host, method, code, start.elapsed());
                 answer?.map_err(BoxError::from)

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use serde::Deserialize as _;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::conversion::Converter;
 use super::function::Unreviewed;
@@ -26,6 +27,7 @@ use super::options::TIMEOUT_MAX;
 use super::review::{self, ADMISSION, Admitted, CONVERSION, ConversionRequest};
 use super::{Action, Webhook};
 use crate::error::chain;
+use crate::flight::Flight;
 use crate::metrics::Metrics;
 
 /// The largest admission review: controller-runtime's limit. A review has at most two objects of 3 MiB, the largest body
@@ -60,6 +62,8 @@ struct Inner {
     converters: BTreeMap<(String, String), Converter>,
     running: Semaphore,
     metrics: Metrics,
+    /// Records the reviews, if these are the webhooks of a manager.
+    flight: OnceLock<Flight>,
 }
 
 /// Two webhooks cannot be told apart.
@@ -95,7 +99,15 @@ impl Webhooks {
             .into_iter()
             .map(|converter| ((converter.group.clone(), converter.kind.clone()), converter));
         let (converters, running) = (converters.collect(), Semaphore::new(CONCURRENT_MAX));
-        Ok(Self { inner: Arc::new(Inner { hooks, converters, running, metrics }) })
+        let flight = OnceLock::new();
+        Ok(Self { inner: Arc::new(Inner { hooks, converters, running, metrics, flight }) })
+    }
+
+    /// Records the reviews in this flight recorder.
+    pub(crate) fn recorded_by(self, flight: Flight) -> Self {
+        // Only the manager that makes the webhooks calls this, once.
+        let _ = self.inner.flight.set(flight);
+        self
     }
 
     /// The admission webhooks in the order of their paths.
@@ -134,9 +146,12 @@ impl Webhooks {
         if !known {
             return refused(StatusCode::NOT_FOUND, "NotFound", &format!("no webhook has the path {path}"));
         }
-        let counted = self.inner.metrics.webhook(path);
+        let (counted, begun) = (self.inner.metrics.webhook(path), Instant::now());
         let response = self.serve(path, head, read).await;
         counted.ended(response.status());
+        if let Some(flight) = self.inner.flight.get() {
+            flight.reviewed(path, begun, response.status().as_u16());
+        }
         response
     }
 

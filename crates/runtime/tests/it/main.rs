@@ -9,6 +9,7 @@ mod configuring;
 mod counting;
 mod declaring;
 mod finalizing;
+mod flying;
 mod hooking;
 mod leading;
 mod listing;

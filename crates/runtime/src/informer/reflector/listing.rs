@@ -30,6 +30,7 @@ impl Reflector {
     /// Lists all objects and updates the cache accordingly.
     pub(super) async fn list(&mut self) -> Result<Listed, Failure> {
         let origin = if self.synced { Origin::Relist } else { Origin::List };
+        self.sink.progress().lists();
         if self.streams {
             match self.list_streamed(origin).await {
                 Err(Failure::Unstreamed(why)) => {

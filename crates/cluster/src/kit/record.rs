@@ -1,0 +1,140 @@
+//! The record of a cluster: what its clients asked, what its operators did and why, and what the test broke.
+
+use std::fmt;
+
+use evenkeel_record::{Entry, Origin, Record};
+use evenkeel_runtime::Flight;
+use evenkeel_runtime::flight::Position;
+use tokio::sync::broadcast::{self, error::TryRecvError};
+use tokio::time::Instant;
+
+use crate::cluster::Cluster;
+use crate::transport::Moment;
+
+impl Cluster {
+    /// Everything that is recorded of this cluster: the requests of clients, the reconciles of operators and of the
+    /// built-in controllers with all that they did, calls to webhooks, and disturbances.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::apps::v1::Deployment;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// # let yaml = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}}}";
+    /// use evenkeel_record::questions;
+    /// cluster.apply_yaml(yaml).await.unwrap();
+    /// cluster.settled().await;
+    /// let record = cluster.record();
+    /// assert!(questions::loops(&record).is_empty());
+    /// assert!(record.timeline().iter().any(|line| line.contains("woken for default/web: Deployment default/web created")));
+    /// # });
+    /// ```
+    pub fn record(&self) -> Record {
+        let mut record = self.described();
+        record.entries.extend(self.moments().iter().filter_map(|moment| self.entry(moment)));
+        for (operator, flight) in self.flights() {
+            record.merge(self.flown(&operator, &flight, &mut Position::default()));
+        }
+        record.entries.sort_by_key(Entry::at);
+        record
+    }
+
+    /// Follows the record from now on.
+    pub fn follow_record(&self) -> RecordFollower {
+        let flights = self.flights().into_iter().map(|(_, flight)| {
+            let mut position = Position::default();
+            flight.record_after(&mut position);
+            (flight, position)
+        });
+        RecordFollower { cluster: self.clone(), moments: self.observe(), flights: flights.collect() }
+    }
+
+    /// A record without entries.
+    fn described(&self) -> Record {
+        let started = self.inner.wire.recorder.start();
+        let taken = started.elapsed();
+        let begin = self.env().now() - jiff::SignedDuration::try_from(taken).unwrap_or_default();
+        Record {
+            name: "cluster".to_owned(),
+            origin: Origin::Cluster,
+            started: begin.to_string(),
+            taken: u64::try_from(taken.as_micros()).unwrap_or(u64::MAX),
+            ..Record::default()
+        }
+    }
+
+    /// The flight recorders of all operators and of the built-in controllers.
+    fn flights(&self) -> Vec<(String, Flight)> {
+        let operators = self.inner.operators.lock();
+        let of_one = operators.iter().map(|(name, operator)| (name, operator.flights()));
+        of_one.flat_map(|(name, all)| all.into_iter().map(move |flight| (name.clone(), flight))).collect()
+    }
+
+    /// What one operator recorded, with times since the start of this cluster's record.
+    fn flown(&self, operator: &str, flight: &Flight, position: &mut Position) -> Record {
+        let mut record = flight.record_after(position);
+        record.shift(since(self.inner.wire.recorder.start(), flight.started()));
+        record.controllers.iter_mut().for_each(|it| it.operator = operator.to_owned());
+        record.watches.iter_mut().for_each(|it| it.operator = operator.to_owned());
+        record
+    }
+
+    /// A moment as an entry, unless an operator's own record tells it.
+    fn entry(&self, moment: &Moment) -> Option<Entry> {
+        if let Moment::Request(exchange) = moment
+            && self.inner.operators.lock().contains_key(&*exchange.by)
+        {
+            return None;
+        }
+        moment.entry()
+    }
+}
+
+/// How many microseconds lie between two instants.
+fn since(start: Instant, at: Instant) -> i64 {
+    let micros = |it: std::time::Duration| i64::try_from(it.as_micros()).unwrap_or(i64::MAX);
+    match at.checked_duration_since(start) {
+        Some(later) => micros(later),
+        None => -micros(start.saturating_duration_since(at)),
+    }
+}
+
+/// Follows the record of a cluster: made by [`Cluster::follow_record`].
+pub struct RecordFollower {
+    cluster: Cluster,
+    moments: broadcast::Receiver<Moment>,
+    flights: Vec<(Flight, Position)>,
+}
+
+impl RecordFollower {
+    /// What was recorded since the last call, with the controllers and watches as they are now.
+    pub fn news(&mut self) -> Record {
+        let mut record = self.cluster.described();
+        loop {
+            match self.moments.try_recv() {
+                Ok(moment) => record.entries.extend(self.cluster.entry(&moment)),
+                Err(TryRecvError::Lagged(missed)) => record.dropped += missed,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        let flights = self.cluster.flights();
+        self.flights.retain(|(known, _)| flights.iter().any(|(_, flight)| flight.is_same(known)));
+        for (operator, flight) in flights {
+            let position = match self.flights.iter_mut().position(|(known, _)| known.is_same(&flight)) {
+                Some(at) => &mut self.flights[at].1,
+                None => {
+                    self.flights.push((flight.clone(), Position::default()));
+                    let last = self.flights.len() - 1;
+                    &mut self.flights[last].1
+                }
+            };
+            record.merge(self.cluster.flown(&operator, &flight, position));
+        }
+        record.entries.sort_by_key(Entry::at);
+        record
+    }
+}
+
+impl fmt::Debug for RecordFollower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RecordFollower({} recorders)", self.flights.len())
+    }
+}

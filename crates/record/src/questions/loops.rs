@@ -1,0 +1,196 @@
+//! Keys that wake themselves: a write of a reconcile causes the next reconcile of the same key, again and again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::entry::{Change, Reconcile, Sent};
+use crate::record::Record;
+use crate::text::duration;
+
+/// How many rounds in a row make a loop. A controller that adds a finalizer, creates children and writes a status wakes
+/// itself three or four times before it is done.
+const ROUNDS_MIN: usize = 5;
+
+/// How far apart two rounds of a loop may be, in microseconds: a minute. A key that writes more seldom does so by a timer.
+const ROUND_MAX: u64 = 60_000_000;
+
+/// A key that wakes itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loop {
+    /// The name of the controller.
+    pub controller: String,
+    /// The kind that the controller reconciles.
+    pub kind: String,
+    /// The namespace of the key.
+    pub namespace: Option<String>,
+    /// The name of the key.
+    pub name: String,
+    /// How many rounds in a row were seen.
+    pub rounds: usize,
+    /// The time of these rounds together, in microseconds.
+    pub within: u64,
+    /// The write that wakes the key, in words, such as `patch sites/web/status`.
+    pub write: String,
+    /// The fields that each round writes.
+    pub fields: Vec<String>,
+    /// The last change of the first of these fields, with its values if they are kept.
+    pub change: Option<Change>,
+    /// When the last round was, in microseconds since the start of the record.
+    pub last: u64,
+}
+
+impl fmt::Display for Loop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { controller, rounds, within, write, fields, .. } = self;
+        write!(f, "{controller} wakes itself: {rounds} rounds in {}, each by `{write}`", duration(*within))?;
+        match (&self.change, fields.len()) {
+            (Some(change), 1) => write!(f, ", which changes {change} every time"),
+            (_, 0) => Ok(()),
+            _ => write!(f, ", which changes {} every time", fields.join(", ")),
+        }
+    }
+}
+
+/// The loops that were going on when the record was taken or when the last reconcile of the key was recorded, the
+/// longest first.
+pub fn loops(record: &Record) -> Vec<Loop> {
+    let mut by_key: BTreeMap<(&str, &Option<String>, &str), Vec<&Reconcile>> = BTreeMap::new();
+    for reconcile in record.reconciles() {
+        let key = (reconcile.controller.as_str(), &reconcile.namespace, reconcile.name.as_str());
+        by_key.entry(key).or_default().push(reconcile);
+    }
+    let mut found: Vec<Loop> = by_key.into_values().filter_map(|rounds| loop_of(&rounds)).collect();
+    found.sort_by(|a, b| b.rounds.cmp(&a.rounds).then_with(|| a.name.cmp(&b.name)));
+    found
+}
+
+/// The loop at the end of these reconciles of one key. A round is a reconcile that changed an object and is followed by
+/// one that this object caused.
+fn loop_of(all: &[&Reconcile]) -> Option<Loop> {
+    let mut rounds: Vec<(&Reconcile, &Sent)> = Vec::new();
+    for pair in all.windows(2).rev() {
+        let [before, after] = pair else { break };
+        let near = after.at.saturating_sub(before.at) <= ROUND_MAX;
+        match before.requests.iter().find(|sent| near && wakes(before, sent, after)) {
+            Some(sent) => rounds.push((before, sent)),
+            // The end of the loop may be a reconcile that runs just now and has not caused the next one.
+            None => break,
+        }
+    }
+    if rounds.len() < ROUNDS_MIN {
+        return None;
+    }
+    let ((newest, write), (oldest, _)) = (rounds[0], rounds[rounds.len() - 1]);
+    let fields = fields_of_every(&rounds);
+    let change = write.changes.iter().find(|change| fields.first() == Some(&change.path)).cloned();
+    Some(Loop {
+        controller: newest.controller.clone(),
+        kind: newest.kind.clone(),
+        namespace: newest.namespace.clone(),
+        name: newest.name.clone(),
+        rounds: rounds.len(),
+        within: newest.at + newest.took - oldest.at,
+        write: write.summary(),
+        fields,
+        change,
+        last: newest.at,
+    })
+}
+
+/// Whether a write of one reconcile is what caused the next one.
+fn wakes(before: &Reconcile, sent: &Sent, after: &Reconcile) -> bool {
+    let wrote = sent.is_write() && !sent.is_failure() && (sent.revision > 0 || !sent.changes.is_empty());
+    let own = sent.name == before.name && sent.namespace == before.namespace;
+    let caused = |cause: &crate::Cause| {
+        let same_kind = is_plural_of(&sent.resource, &cause.kind);
+        same_kind && cause.name == sent.name && (own || cause.namespace == sent.namespace)
+    };
+    wrote && after.causes.iter().any(caused)
+}
+
+/// Whether `resource` is the plural of `kind` by the rules of English, as Kubernetes' resources are.
+pub(crate) fn is_plural_of(resource: &str, kind: &str) -> bool {
+    let kind = kind.to_lowercase();
+    let (Some(last), false) = (kind.chars().last(), kind.is_empty()) else { return false };
+    resource == kind
+        || resource.strip_prefix(kind.as_str()).is_some_and(|rest| matches!(rest, "s" | "es"))
+        || (last == 'y' && resource.strip_suffix("ies") == Some(&kind[..kind.len() - 1]))
+}
+
+/// The fields that the writes of all rounds changed.
+fn fields_of_every(rounds: &[(&Reconcile, &Sent)]) -> Vec<String> {
+    let Some((_, first)) = rounds.first() else { return Vec::new() };
+    let in_all =
+        |path: &str| rounds.iter().all(|(_, sent)| sent.changes.iter().any(|change| change.path == path));
+    first.changes.iter().map(|change| change.path.clone()).filter(|path| in_all(path)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cause::Cause;
+    use crate::entry::Entry;
+
+    fn round(at: u64, path: &str) -> Entry {
+        let changes = vec![Change { path: path.into(), ..Change::default() }];
+        let sent = Sent {
+            verb: "patch".into(),
+            resource: "sites".into(),
+            subresource: "status".into(),
+            name: "web".into(),
+            code: 200,
+            revision: at,
+            changes,
+            ..Sent::default()
+        };
+        Entry::Reconcile(Box::new(Reconcile {
+            at,
+            controller: "site".into(),
+            kind: "Site".into(),
+            name: "web".into(),
+            causes: vec![Cause::object("Site", None, "web", "updated")],
+            requests: vec![sent],
+            ..Reconcile::default()
+        }))
+    }
+
+    fn record(entries: Vec<Entry>) -> Record {
+        Record { entries, ..Record::default() }
+    }
+
+    #[test]
+    fn a_key_that_wakes_itself_is_named_with_its_write_and_its_field() {
+        let entries: Vec<Entry> = (1..=7).map(|at| round(at * 1000, "status.checked")).collect();
+        let found = loops(&record(entries));
+        let said = "site wakes itself: 6 rounds in 5.0 ms, each by `patch sites/web/status`, \
+                    which changes status.checked every time";
+        assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), [said]);
+    }
+
+    #[test]
+    fn what_comes_to_rest_is_no_loop() {
+        let mut entries: Vec<Entry> = (1..=7).map(|at| round(at * 1000, "status.checked")).collect();
+        // The last reconcile is not caused by a write of the one before.
+        let Entry::Reconcile(last) = round(9000, "status.checked") else { unreachable!("it is one") };
+        let last = Reconcile { causes: vec![Cause::word("timer")], ..*last };
+        entries.push(Entry::Reconcile(Box::new(last)));
+        assert_eq!(loops(&record(entries)), []);
+        let few: Vec<Entry> = (1..=ROUNDS_MIN as u64).map(|at| round(at, "a")).collect();
+        assert_eq!(loops(&record(few)), [], "a few rounds are how work is done");
+        let rare: Vec<Entry> = (1..=9).map(|at| round(at * 2 * ROUND_MAX, "a")).collect();
+        assert_eq!(loops(&record(rare)), [], "a write every two minutes is a habit");
+    }
+
+    #[test]
+    fn plurals_are_those_of_kubernetes() {
+        for (resource, kind) in [
+            ("pods", "Pod"),
+            ("ingresses", "Ingress"),
+            ("networkpolicies", "NetworkPolicy"),
+            ("endpoints", "Endpoints"),
+        ] {
+            assert!(is_plural_of(resource, kind), "{resource} {kind}");
+        }
+        assert!(!is_plural_of("pods", "PodTemplate") && !is_plural_of("pods", ""));
+    }
+}

@@ -1,0 +1,256 @@
+//! The flight recorder: what the controllers of a manager did lately, and why.
+//!
+//! It is always on and bounded: 8 MiB unless [`Manager::flight_bytes`](crate::Manager::flight_bytes) sets another size.
+//! Each worker of each controller writes to a ring of its own, so that workers share no lock. All rings have the same
+//! share of the bytes. When a ring is full, its oldest reconcile goes first, except that failed and slow reconciles
+//! move to a quarter of the ring that is kept for them, and leave it oldest first.
+//!
+//! A reconcile is recorded when it has ended, from what its worker holds anyway: its key and causes are moved into the
+//! record instead of dropped. The rest is done when somebody reads the record ([`Flight::record`]).
+//!
+//! What is recorded of an object is field paths. Values are kept only of numbers, booleans and the words of conditions,
+//! and never of Secrets and of fields that are sensitive by their name or by
+//! [`Manager::sensitive`](crate::Manager::sensitive).
+
+mod changes;
+mod describe;
+mod notes;
+mod ring;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use evenkeel_env::Env;
+use evenkeel_record::{Entry, Origin, Record, Watch};
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
+
+use crate::queue::Queue;
+
+pub(crate) use changes::{Sensitive, changes, fields};
+pub(crate) use notes::{Tally, asked, error_text, follow};
+pub(crate) use ring::{Ended, Flown, Ring};
+
+/// How many bytes a flight recorder uses at most, unless set: about 30,000 reconciles without requests.
+pub const FLIGHT_BYTES: usize = 8 << 20;
+
+/// The least share of one ring: the largest reconcile that is recorded has some 30 KiB.
+const RING_BYTES_MIN: usize = 64 << 10;
+
+/// How many calls of webhooks and changes of the leadership are kept: some 200 KiB.
+#[cfg(any(feature = "leader-election", feature = "webhooks"))]
+const NOTICES_MAX: usize = 1024;
+
+/// The record of what a manager's controllers did. Clones share it.
+///
+/// ```no_run
+/// # fn example(manager: evenkeel_runtime::Manager) {
+/// let flight = manager.flight();
+/// // later, while the manager runs:
+/// for found in evenkeel_runtime::flight::questions::loops(&flight.record()) {
+///     eprintln!("{found}");
+/// }
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Flight {
+    inner: Arc<Inner>,
+}
+
+pub use evenkeel_record::{self as record, questions};
+
+struct Inner {
+    start: Instant,
+    started: Timestamp,
+    bytes_max: AtomicUsize,
+    rings: Mutex<Vec<Arc<Ring>>>,
+    controllers: Mutex<Vec<Running>>,
+    /// The calls of webhooks and the changes of the leadership.
+    notices: Mutex<VecDeque<Entry>>,
+    /// Describes the watches of the manager.
+    watches: Mutex<Option<Box<dyn Fn() -> Vec<Watch> + Send + Sync>>>,
+    sensitive: Arc<RwLock<Sensitive>>,
+}
+
+/// A controller that runs.
+struct Running {
+    name: Arc<str>,
+    kind: String,
+    workers: usize,
+    queue: Queue,
+}
+
+/// A position in the record, for those who follow it.
+#[derive(Clone, Debug, Default)]
+pub struct Position {
+    /// For each ring, the number of reconciles that were recorded in it.
+    rings: Vec<u64>,
+    /// The time up to which notices were seen, in microseconds since the start.
+    notices: u64,
+}
+
+impl Flight {
+    pub(crate) fn new(env: &Env) -> Self {
+        let inner = Inner {
+            start: Instant::now(),
+            started: env.now(),
+            bytes_max: AtomicUsize::new(FLIGHT_BYTES),
+            rings: Mutex::default(),
+            controllers: Mutex::default(),
+            notices: Mutex::default(),
+            watches: Mutex::new(None),
+            sensitive: Arc::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// When the record begins.
+    pub fn started(&self) -> Instant {
+        self.inner.start
+    }
+
+    /// Whether this is a clone of the other one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Everything that is recorded now, in the order of time.
+    pub fn record(&self) -> Record {
+        self.record_after(&mut Position::default())
+    }
+
+    /// What was recorded after this position, which moves on: for those who follow the record. The controllers and
+    /// watches are described as they are now.
+    pub fn record_after(&self, position: &mut Position) -> Record {
+        let rings = self.inner.rings.lock().clone();
+        position.rings.resize(rings.len(), 0);
+        let mut record = Record {
+            origin: Origin::Operator,
+            started: self.inner.started.to_string(),
+            taken: self.micros(Instant::now()),
+            bytes_max: self.inner.bytes_max.load(Ordering::Relaxed) as u64,
+            ..Record::default()
+        };
+        for (ring, seen) in rings.iter().zip(&mut position.rings) {
+            let (flown, kept) = ring.after(seen);
+            record.bytes += kept.bytes as u64;
+            record.dropped += kept.dropped;
+            let described = flown.iter().map(|flown| describe::reconcile(flown, ring, self.inner.start));
+            record.entries.extend(described.map(|it| Entry::Reconcile(Box::new(it))));
+        }
+        let notices = self.inner.notices.lock();
+        record.entries.extend(notices.iter().filter(|it| it.at() >= position.notices).cloned());
+        position.notices = record.taken;
+        drop(notices);
+        record.entries.sort_by_key(Entry::at);
+        record.controllers = self.controllers();
+        record.watches = self.inner.watches.lock().as_ref().map(|watches| watches()).unwrap_or_default();
+        record
+    }
+
+    fn controllers(&self) -> Vec<evenkeel_record::Controller> {
+        let running = self.inner.controllers.lock();
+        let described = running.iter().map(|running| evenkeel_record::Controller {
+            name: running.name.to_string(),
+            operator: String::new(),
+            kind: running.kind.clone(),
+            workers: running.workers,
+            ready: running.queue.len(),
+            delayed: running.queue.len_delayed(),
+            in_flight: running.queue.len_in_flight(),
+        });
+        described.collect()
+    }
+
+    /// The time of an instant in the record.
+    fn micros(&self, at: Instant) -> u64 {
+        micros(at.saturating_duration_since(self.inner.start))
+    }
+
+    pub(crate) fn set_bytes_max(&self, bytes: usize) {
+        self.inner.bytes_max.store(bytes, Ordering::Relaxed);
+        self.share();
+    }
+
+    pub(crate) fn mark_sensitive(&self, path: &str) {
+        self.inner.sensitive.write().mark(path);
+    }
+
+    pub(crate) fn sensitive(&self) -> Arc<RwLock<Sensitive>> {
+        self.inner.sensitive.clone()
+    }
+
+    pub(crate) fn describe_watches(&self, watches: impl Fn() -> Vec<Watch> + Send + Sync + 'static) {
+        *self.inner.watches.lock() = Some(Box::new(watches));
+    }
+
+    /// The rings of a controller that starts, one for each of its workers. `ids` is the prefix of its reconciles' ids.
+    pub(crate) fn rings(
+        &self,
+        name: &Arc<str>,
+        kind: &str,
+        ids: &str,
+        workers: usize,
+        queue: &Queue,
+    ) -> Vec<Arc<Ring>> {
+        let rings: Vec<_> = (0..workers).map(|_| Arc::new(Ring::new(name.clone(), kind, ids))).collect();
+        self.inner.rings.lock().extend(rings.iter().cloned());
+        let running = Running { name: name.clone(), kind: kind.to_owned(), workers, queue: queue.clone() };
+        self.inner.controllers.lock().push(running);
+        self.share();
+        rings
+    }
+
+    /// Gives all rings the same share of the bytes.
+    fn share(&self) {
+        let rings = self.inner.rings.lock();
+        let share = self.inner.bytes_max.load(Ordering::Relaxed) / rings.len().max(1);
+        rings.iter().for_each(|ring| ring.limit(share.max(RING_BYTES_MIN)));
+    }
+
+    #[cfg(feature = "leader-election")]
+    pub(crate) fn leads(&self, lease: &str, leads: bool) {
+        let at = self.micros(Instant::now());
+        self.notice(Entry::Leadership { at, lease: lease.to_owned(), leads });
+    }
+
+    /// Notes a review that a webhook answered.
+    #[cfg(feature = "webhooks")]
+    pub(crate) fn reviewed(&self, path: &str, begun: Instant, code: u16) {
+        let call = evenkeel_record::WebhookCall {
+            at: self.micros(begun),
+            path: path.to_owned(),
+            code,
+            took: micros(begun.elapsed()),
+            ..evenkeel_record::WebhookCall::default()
+        };
+        self.notice(Entry::Webhook(call));
+    }
+
+    #[cfg(any(feature = "leader-election", feature = "webhooks"))]
+    fn notice(&self, entry: Entry) {
+        let mut notices = self.inner.notices.lock();
+        if notices.len() == NOTICES_MAX {
+            notices.pop_front();
+        }
+        notices.push_back(entry);
+    }
+}
+
+/// A duration in microseconds.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Debug for Flight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Flight({} rings)", self.inner.rings.lock().len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

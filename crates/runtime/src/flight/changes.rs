@@ -1,0 +1,272 @@
+//! The fields that a write changed: paths, and the values of numbers, booleans and the words of conditions.
+
+use evenkeel_record::Change;
+use serde_json::{Map, Value};
+
+/// How many fields of one write are recorded; more are counted.
+const CHANGES_KEPT: usize = 16;
+
+/// The longest path that is recorded, in bytes.
+const PATH_BYTES_MAX: usize = 200;
+
+/// The longest word of a condition that is recorded.
+const WORD_BYTES_MAX: usize = 48;
+
+/// The server writes these fields of `metadata` with every change.
+const OF_SERVER: [&str; 6] =
+    ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"];
+
+/// Names that values must not be kept of, in lower case.
+const SENSITIVE_WORDS: [&str; 8] =
+    ["password", "passwd", "passphrase", "secret", "token", "credential", "apikey", "privatekey"];
+
+/// Fields whose values are words of an API, such as `Running` and `MinimumReplicasAvailable`.
+const WORD_FIELDS: [&str; 4] = ["phase", "status", "reason", "state"];
+
+/// The kind whose values are never kept.
+const SECRET: &str = "Secret";
+
+/// Which fields are sensitive.
+#[derive(Debug, Default)]
+pub(crate) struct Sensitive {
+    /// Paths without the brackets of list items.
+    marked: Vec<String>,
+}
+
+impl Sensitive {
+    /// Marks a field, such as `spec.admin.pin`, and everything below it.
+    pub(crate) fn mark(&mut self, path: &str) {
+        self.marked.push(without_brackets(path.trim_start_matches('.')));
+    }
+
+    fn covers(&self, path: &str) -> bool {
+        let lower: String = path.to_lowercase().chars().filter(|it| !matches!(it, '-' | '_')).collect();
+        let plain = without_brackets(path);
+        let below = |marked: &String| {
+            plain.strip_prefix(marked.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        SENSITIVE_WORDS.iter().any(|word| lower.contains(word)) || self.marked.iter().any(below)
+    }
+}
+
+fn without_brackets(path: &str) -> String {
+    let mut depth = 0;
+    let keep = |it: &char| {
+        match it {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => return depth == 0,
+        }
+        false
+    };
+    path.chars().filter(keep).collect()
+}
+
+/// The fields that differ between two states of an object of this kind. If `written` is given, only fields that it has.
+/// Returns the first ones, and the number of the others.
+pub(crate) fn changes(
+    kind: &str,
+    before: &Value,
+    after: &Value,
+    written: Option<&Value>,
+    sensitive: &Sensitive,
+) -> (Vec<Change>, u64) {
+    let values = kind != SECRET;
+    let mut found = Found { values, sensitive, list: Vec::new(), more: 0 };
+    found.compare(&mut String::new(), before, after, written);
+    (found.list, found.more)
+}
+
+/// The fields that a request sends, without values: what is known of a write if the state before it is not.
+pub(crate) fn fields(written: &Value) -> (Vec<Change>, u64) {
+    let sensitive = Sensitive::default();
+    let mut found = Found { values: false, sensitive: &sensitive, list: Vec::new(), more: 0 };
+    let mut body = written.clone();
+    if let Some(map) = body.as_object_mut() {
+        ["apiVersion", "kind", "metadata"].iter().for_each(|name| drop(map.remove(*name)));
+    }
+    found.leaves(&mut String::new(), &body);
+    (found.list, found.more)
+}
+
+struct Found<'a> {
+    /// Whether values may be kept.
+    values: bool,
+    sensitive: &'a Sensitive,
+    list: Vec<Change>,
+    more: u64,
+}
+
+impl Found<'_> {
+    fn compare(&mut self, path: &mut String, before: &Value, after: &Value, written: Option<&Value>) {
+        if before == after {
+            return;
+        }
+        match (before, after) {
+            (Value::Object(before), Value::Object(after)) => self.maps(path, before, after, written),
+            (Value::Array(before), Value::Array(after)) => match keyed_by(before, after) {
+                Some(key) => self.items(path, key, before, after),
+                None => self.add(path, &Value::Null, &Value::Null),
+            },
+            _ => self.add(path, before, after),
+        }
+    }
+
+    fn maps(
+        &mut self,
+        path: &mut String,
+        before: &Map<String, Value>,
+        after: &Map<String, Value>,
+        written: Option<&Value>,
+    ) {
+        let added = after.keys().filter(|name| !before.contains_key(*name));
+        for name in before.keys().chain(added) {
+            let of_server = path == "metadata" && OF_SERVER.contains(&name.as_str());
+            let below = written.map(|written| written.get(name));
+            // A field that is gone was given up, which a request says by leaving it out.
+            let unwritten = below == Some(None) && after.contains_key(name);
+            if of_server || unwritten {
+                continue;
+            }
+            let at = |map: &Map<String, Value>| map.get(name).cloned().unwrap_or(Value::Null);
+            let length = push(path, name);
+            self.compare(path, &at(before), &at(after), below.flatten().filter(|below| below.is_object()));
+            path.truncate(length);
+        }
+    }
+
+    /// Compares the items of two lists by a key that names each item.
+    fn items(&mut self, path: &mut String, key: &str, before: &[Value], after: &[Value]) {
+        let find = |list: &[Value], name: &Value| {
+            list.iter().find(|item| item[key] == *name).cloned().unwrap_or(Value::Null)
+        };
+        let added = after.iter().filter(|item| !before.iter().any(|other| other[key] == item[key]));
+        for item in before.iter().chain(added) {
+            let (name, length) = (&item[key], path.len());
+            path.push_str(&format!("[{key}={}]", name.as_str().unwrap_or_default()));
+            self.compare(path, &find(before, name), &find(after, name), None);
+            path.truncate(length);
+        }
+    }
+
+    fn leaves(&mut self, path: &mut String, value: &Value) {
+        match value.as_object().filter(|map| !map.is_empty()) {
+            Some(map) => {
+                for (name, value) in map {
+                    let length = push(path, name);
+                    self.leaves(path, value);
+                    path.truncate(length);
+                }
+            }
+            None if path.is_empty() => {}
+            None => self.add(path, &Value::Null, &Value::Null),
+        }
+    }
+
+    fn add(&mut self, path: &str, before: &Value, after: &Value) {
+        if self.list.len() == CHANGES_KEPT {
+            self.more += 1;
+            return;
+        }
+        let values = self.values && !self.sensitive.covers(path);
+        let shown = |value: &Value| if values { shown(path, value) } else { None };
+        let (from, to) = (shown(before), shown(after));
+        let end = (0..=path.len().min(PATH_BYTES_MAX)).rev().find(|at| path.is_char_boundary(*at));
+        self.list.push(Change { path: path[..end.unwrap_or_default()].to_owned(), from, to });
+    }
+}
+
+/// Appends a field's name to a path. Returns the length of the path before.
+fn push(path: &mut String, name: &str) -> usize {
+    let length = path.len();
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
+    length
+}
+
+/// The field that names the items of both lists, if there is one.
+fn keyed_by(before: &[Value], after: &[Value]) -> Option<&'static str> {
+    let all = || before.iter().chain(after);
+    ["type", "name", "key"].into_iter().find(|key| all().all(|item| item[*key].is_string()))
+}
+
+/// The value of a number, a boolean, or a word of a condition.
+fn shown(path: &str, value: &Value) -> Option<String> {
+    let is_word =
+        |text: &str| text.len() <= WORD_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let field = path.rsplit(['.', ']']).next().unwrap_or_default();
+    match value {
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::String(text)
+            if path.starts_with("status.") && WORD_FIELDS.contains(&field) && is_word(text) =>
+        {
+            Some(text.clone())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(kind: &str, before: Value, after: Value, sensitive: &Sensitive) -> Vec<String> {
+        let (list, more) = changes(kind, &before, &after, None, sensitive);
+        assert_eq!(more, 0);
+        list.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn changes_are_paths_with_the_values_of_numbers_and_words_only() {
+        let before = json!({
+            "metadata": {"resourceVersion": "1", "labels": {"a": "b"}},
+            "spec": {"replicas": 2, "image": "x", "ports": [80], "paused": false},
+            "status": {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False", "message": "m"}]},
+        });
+        let after = json!({
+            "metadata": {"resourceVersion": "2", "labels": {"a": "c"}},
+            "spec": {"replicas": 3, "image": "y", "ports": [80, 81]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "message": "n"}]},
+        });
+        let wanted = [
+            "metadata.labels.a",
+            "spec.image",
+            "spec.paused false → none",
+            "spec.ports",
+            "spec.replicas 2 → 3",
+            "status.conditions[type=Ready].message",
+            "status.conditions[type=Ready].status False → True",
+            "status.phase Pending → Running",
+        ];
+        assert_eq!(told("Site", before, after, &Sensitive::default()), wanted);
+    }
+
+    #[test]
+    fn nothing_of_a_secret_or_of_a_sensitive_field_is_kept() {
+        let mut sensitive = Sensitive::default();
+        sensitive.mark("spec.admin.pin");
+        let before = json!({"spec": {"admin": {"pin": 1}, "tokenAge": 1, "api_key": 1, "count": 1}});
+        let after = json!({"spec": {"admin": {"pin": 2}, "tokenAge": 2, "api_key": 2, "count": 2}});
+        let site = told("Site", before.clone(), after.clone(), &sensitive);
+        assert_eq!(site, ["spec.admin.pin", "spec.api_key", "spec.count 1 → 2", "spec.tokenAge"]);
+        let secret = told("Secret", before, after, &Sensitive::default());
+        assert_eq!(secret, ["spec.admin.pin", "spec.api_key", "spec.count", "spec.tokenAge"]);
+    }
+
+    #[test]
+    fn what_others_changed_meanwhile_is_not_ours() {
+        let (before, after) = (json!({"spec": {"a": 1, "b": 1}}), json!({"spec": {"a": 2, "b": 2}}));
+        let (list, _) =
+            changes("Site", &before, &after, Some(&json!({"spec": {"b": 2}})), &Sensitive::default());
+        assert_eq!(list.iter().map(|change| change.path.as_str()).collect::<Vec<_>>(), ["spec.b"]);
+        let many: Value = (0..40).map(|at| (format!("f{at}"), json!(at))).collect::<Map<_, _>>().into();
+        let (list, more) = fields(&json!({"kind": "Site", "metadata": {"name": "a"}, "spec": many}));
+        assert_eq!((list.len(), more), (CHANGES_KEPT, 24));
+        assert!(list.iter().all(|change| change.to.is_none()));
+    }
+}

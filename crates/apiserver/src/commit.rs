@@ -37,13 +37,17 @@ pub(crate) async fn put(
     Ok(entry)
 }
 
-/// Stores an encoded object if its key is in the expected state.
+/// Stores an encoded object, in the storage version of the request's resource, if its key is in the expected state.
 pub(crate) async fn put_storable(
     ctx: &RequestContext<'_>,
     key: &str,
     storable: StorableObject,
     expect: Expect,
 ) -> Result<Attempt<Arc<Entry<Header>>>> {
+    let storable = match &ctx.info.custom {
+        Some(custom) => storable.conforming_to(custom.stored_revision),
+        None => storable,
+    };
     let write = Write { key: key.into(), expect, op: storable.into_op() };
     match commit(ctx, write).await? {
         Ok(written) => match written.entry {

@@ -11,10 +11,8 @@ mod review;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::structural;
 use evenkeel_store::Entry;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::encode::EncodedObject;
@@ -74,10 +72,15 @@ fn built_in(info: &ResourceInfo) -> Option<Conversion> {
 /// Whether the stored bytes are in the version and form that this resource serves.
 pub(crate) fn is_stored_as_served(info: &ResourceInfo, entry: &Entry<Header>) -> bool {
     match &info.custom {
-        // Objects that are older than the schema are pruned and defaulted when they are read.
-        Some(custom) => info.version == custom.storage_version && entry.revision > custom.stored_revision,
+        Some(custom) => info.version == custom.storage_version && conforms(custom, entry),
         None => built_in(info).is_none(),
     }
+}
+
+/// Whether a custom resource is stored in the storage version and conforms to its schema. Any other is pruned, defaulted
+/// and converted when it is read.
+fn conforms(custom: &CustomInfo, entry: &Entry<Header>) -> bool {
+    entry.header.conformity.is(custom.stored_revision)
 }
 
 /// Whether the version of this resource differs from the storage version.
@@ -108,10 +111,13 @@ pub(crate) fn served_now(info: &ResourceInfo, entry: &Arc<Entry<Header>>) -> Res
     if let Some(kept) = custom.converted.get(entry.revision) {
         return Ok(Some(Served(kept)));
     }
-    if custom.webhook.is_some() && stored_version(custom, entry)? != info.version {
+    if custom.webhook.is_some() && storage::version(entry) != info.version {
         return Ok(None);
     }
     let mut object = stored_object(info, custom, entry)?;
+    if is_stored_as_served(info, entry) {
+        return Ok(Some(Served(entry.clone())));
+    }
     object["apiVersion"] = info.api_version().into();
     coerce(custom, &info.version, &mut object);
     // Converted without holding a lock: concurrent readers may convert the object twice, but none waits.
@@ -157,34 +163,23 @@ pub(crate) fn cache_object(
     object
 }
 
-/// The version in which an object is stored.
-fn stored_version(custom: &CustomInfo, entry: &Entry<Header>) -> Result<String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct TypeMeta {
-        api_version: String,
-    }
-    if entry.revision > custom.stored_revision {
-        return Ok(custom.storage_version.clone());
-    }
-    let TypeMeta { api_version } = storage::read(entry)?;
-    Ok(split_api_version(&api_version).1.to_owned())
-}
-
-/// Parses a stored custom resource, in the version in which it is stored. If it is older than the schema of that version,
-/// it is pruned and defaulted.
+/// Parses a stored custom resource, in the version in which it is stored. It is pruned and defaulted by the schema of that
+/// version, unless it is known to conform. If it turns out to conform to the storage version, that is noted.
 fn stored_object(info: &ResourceInfo, custom: &CustomInfo, entry: &Entry<Header>) -> Result<Value> {
-    let mut object: Value = storage::read(entry)?;
-    if entry.revision > custom.stored_revision {
-        return Ok(object);
+    let stored: Value = storage::read(entry)?;
+    if conforms(custom, entry) {
+        return Ok(stored);
     }
-    let api_version = object["apiVersion"].as_str().unwrap_or_default();
-    let version = split_api_version(api_version).1.to_owned();
-    let Some(schema) = custom.versions.get(&version) else {
-        return Err(Status::server_error(gone(info, &version)));
+    let version = storage::version(entry);
+    let Some(schema) = custom.versions.get(version) else {
+        return Err(Status::server_error(gone(info, version)));
     };
-    coerce(custom, &version, &mut object);
+    let mut object = stored.clone();
+    coerce(custom, version, &mut object);
     structural::default(&schema.schema, &mut object);
+    if version == custom.storage_version && object == stored {
+        entry.header.conformity.note(custom.stored_revision);
+    }
     Ok(object)
 }
 

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -48,7 +49,46 @@ pub struct Header {
     /// Why the bytes are not an object in canonical form, if the object was damaged on disk. In that case all
     /// other fields are empty except for name and namespace, which come from the key.
     pub(crate) damage: Option<Box<str>>,
+    /// What a custom resource is known to conform to. It is not a part of the object.
+    pub(crate) conformity: Conformity,
 }
+
+/// The storage version and schema of its definition that the bytes of a custom resource conform to, by the number that
+/// `CustomInfo::stored_revision` gives them.
+///
+/// Whoever writes an object notes what it was written by. The revision of the write does not tell: a write that is in
+/// progress while the definition changes is stored after the change, by the old version and schema. Of other objects,
+/// such as those of an earlier process, the first reader finds out. Until then they conform to nothing, which is safe:
+/// they are pruned, defaulted and converted.
+#[derive(Debug, Default)]
+pub(crate) struct Conformity(AtomicU64);
+
+impl Conformity {
+    /// Whether the object is known to conform to the storage version and schema with this number.
+    pub(crate) fn is(&self, stored_revision: u64) -> bool {
+        stored_revision != 0 && self.0.load(Ordering::Relaxed) == stored_revision
+    }
+
+    /// Notes that the object conforms to the storage version and schema with this number.
+    pub(crate) fn note(&self, stored_revision: u64) {
+        self.0.store(stored_revision, Ordering::Relaxed);
+    }
+}
+
+impl Clone for Conformity {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+/// All are equal: headers of the same bytes are equal, whoever knows what about them.
+impl PartialEq for Conformity {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Conformity {}
 
 impl Header {
     /// The value of a label.
@@ -72,6 +112,7 @@ impl Header {
             deleting: metadata["deletionTimestamp"].is_string(),
             finalizers: metadata["finalizers"].as_array().is_some_and(|it| !it.is_empty()),
             damage: None,
+            conformity: Conformity::default(),
         }
     }
 
@@ -170,6 +211,7 @@ fn read(value: &Bytes) -> Result<Header, String> {
         deleting: metadata.deletion_timestamp.is_some(),
         finalizers: !metadata.finalizers.is_empty(),
         damage: None,
+        conformity: Conformity::default(),
     })
 }
 
@@ -248,6 +290,7 @@ impl Plain<'_> {
             deleting: false,
             finalizers: false,
             damage: None,
+            conformity: Conformity::default(),
         };
         (Bytes::copy_from_slice(out.as_bytes()), header)
     }

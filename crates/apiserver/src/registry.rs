@@ -99,8 +99,8 @@ pub struct CustomInfo {
     pub schema: Schema,
     /// The schema's CEL rules, compiled on first use and kept while the schema is unchanged.
     pub(crate) rules: Arc<OnceLock<Option<Rules>>>,
-    /// The revision since which the storage version and its schema are unchanged. Objects that were written later are
-    /// stored in that version and conform to its schema.
+    /// The revision since which the storage version and its schema are unchanged, which identifies both. Objects that were
+    /// written later may still be in another version, by requests that were in progress: see `Conformity`.
     pub stored_revision: u64,
     /// The name of the storage version.
     pub storage_version: String,

@@ -4,4 +4,4 @@ mod encode;
 mod read;
 
 pub(crate) use encode::{CheckedObject, ManagedFields, StorableObject, check_depth};
-pub(crate) use read::{check_readable, read, read_or_skip};
+pub(crate) use read::{check_readable, read, read_or_skip, version};

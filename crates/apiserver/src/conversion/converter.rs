@@ -4,6 +4,7 @@
 //! the webhook's protocol allows. If a webhook answers a batch badly, its objects are sent one by one, so that clients see
 //! the error that Kubernetes would give them. No lock is held during a call.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,14 +15,14 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 
 use super::review::{BadAnswer, Original, Question};
-use super::{Served, coerce, served_now, stored_object, stored_version};
+use super::{Served, coerce, conforms, is_stored_as_served, served_now, stored_object};
 use crate::converted_objects::{Batch, batch};
 use crate::header::encode_object;
 use crate::object_cache::ObjectCache;
 use crate::registry::WebhookConversion;
 use crate::status::{Details, Result, Status};
 use crate::webhook_client::{CallError, WebhookClient};
-use crate::{CustomInfo, Header, Registry, ResourceInfo};
+use crate::{CustomInfo, Header, Registry, ResourceInfo, storage};
 
 /// How long a webhook may take for a conversion, as in Kubernetes.
 const TIMEOUT_SECONDS: u64 = 30;
@@ -82,6 +83,7 @@ impl Converter {
         info: &Arc<ResourceInfo>,
         entry: &Arc<Entry<Header>>,
     ) -> Result<Served> {
+        let info = &self.info_for(info, entry);
         if let Some(served) = served_now(info, entry)? {
             return Ok(served);
         }
@@ -103,6 +105,7 @@ impl Converter {
         let mut places = Vec::new();
         let mut all: Vec<Option<Result<Served>>> = Vec::with_capacity(entries.len());
         for (place, entry) in entries.iter().enumerate() {
+            let info = &*self.info_for(info, entry);
             check_version(info, entry)?;
             let found = served_now(info, entry).transpose();
             if found.is_none() {
@@ -243,8 +246,20 @@ impl Converter {
         Ok(all)
     }
 
-    /// The resource as its definition is now; the given one if it is no longer served.
-    fn current(&self, info: &Arc<ResourceInfo>) -> Arc<ResourceInfo> {
+    /// The resource whose definition says how an object is converted. A request or a watch keeps the resource that it
+    /// began with; an object that was written since may be in a version that this one does not know.
+    fn info_for<'a>(&self, info: &'a Arc<ResourceInfo>, entry: &Entry<Header>) -> Cow<'a, Arc<ResourceInfo>> {
+        match is_stored_as_served(info, entry) {
+            true => Cow::Borrowed(info),
+            false => Cow::Owned(self.current(info)),
+        }
+    }
+
+    /// The resource as its definition is now; the given one if it is built in or no longer served.
+    pub(crate) fn current(&self, info: &Arc<ResourceInfo>) -> Arc<ResourceInfo> {
+        if info.custom.is_none() {
+            return info.clone();
+        }
         let now = self.registry.find(&info.group, &info.version, &info.plural);
         let uid = |info: &ResourceInfo| info.custom.as_ref().map(|custom| custom.uid.clone());
         now.filter(|now| uid(now) == uid(info)).unwrap_or_else(|| info.clone())
@@ -344,14 +359,12 @@ impl Converter {
 /// Refuses to list an object that is stored in a version which its definition no longer has. Kubernetes fails to fill its
 /// cache then.
 fn check_version(info: &ResourceInfo, entry: &Entry<Header>) -> Result<()> {
-    let Some(custom) = info.custom.as_ref().filter(|it| entry.revision <= it.stored_revision) else {
-        return Ok(());
-    };
-    let Ok(version) = stored_version(custom, entry) else { return Ok(()) };
-    if custom.versions.contains_key(&version) {
+    let Some(custom) = info.custom.as_ref().filter(|it| !conforms(it, entry)) else { return Ok(()) };
+    let version = storage::version(entry);
+    if entry.header.damage.is_some() || custom.versions.contains_key(version) {
         return Ok(());
     }
-    let (gone, kind) = (super::gone(info, &version), &info.kind);
+    let (gone, kind) = (super::gone(info, version), &info.kind);
     let message = format!(
         "storage is (re)initializing: failed to list {}/{}, Kind={kind}: {gone}",
         info.group, info.version
@@ -363,7 +376,7 @@ fn check_version(info: &ResourceInfo, entry: &Entry<Header>) -> Result<()> {
 /// A stored object as it is sent to a webhook.
 fn original(info: &ResourceInfo, custom: &CustomInfo, entry: &Entry<Header>) -> Result<Original> {
     let kind = info.kind.clone();
-    if entry.revision > custom.stored_revision {
+    if conforms(custom, entry) {
         // The stored bytes conform to the schema and are sent as they are.
         let header = &entry.header;
         let metadata =
@@ -373,7 +386,7 @@ fn original(info: &ResourceInfo, custom: &CustomInfo, entry: &Entry<Header>) -> 
         return Ok(Original { api_version, kind, json: entry.value.clone(), metadata });
     }
     let mut object = stored_object(info, custom, entry)?;
-    let api_version = format!("{}/{}", info.group, stored_version(custom, entry)?);
+    let api_version = format!("{}/{}", info.group, storage::version(entry));
     let (json, _) = encode_object(&object);
     Ok(Original { api_version, kind, json, metadata: object["metadata"].take() })
 }

@@ -7,7 +7,7 @@ mod converting;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -272,12 +272,8 @@ impl Stream for Events {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
-        while let Some(shown) = this.initial.pop_front() {
-            // An object whose bytes are damaged is left out.
-            let Some(object) = shown.served(&this.form.info) else { continue };
-            if let Some(event) = this.event("ADDED", &object, object.revision) {
-                return Poll::Ready(Some(event));
-            }
+        if let Some(event) = ready!(this.poll_initial(cx)) {
+            return Poll::Ready(Some(event));
         }
         if let Some(revision) = this.end_mark.take() {
             return Poll::Ready(Some(this.bookmark_event(revision, true)));
@@ -301,14 +297,57 @@ impl Stream for Events {
 }
 
 impl Events {
+    /// The next event of the initial state; `None` at its end.
+    fn poll_initial(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        while !self.initial.is_empty() || self.end_mark.is_some() {
+            if self.converting.is_some() {
+                if self.end.as_mut().poll(cx).is_ready() {
+                    (self.initial, self.end_mark, self.converting) = (VecDeque::new(), None, None);
+                    break;
+                }
+                if let Some(event) = ready!(self.poll_converted(cx)) {
+                    return Poll::Ready(Some(event));
+                }
+            }
+            let object = match self.initial.pop_front() {
+                None => break,
+                Some(Shown::Served(served)) => served,
+                Some(Shown::Stored(entry)) => {
+                    match served_now(&self.converter.current(&self.form.info), &entry) {
+                        Ok(Some(served)) => served,
+                        // Since the watch began, the definition has got a webhook.
+                        Ok(None) => {
+                            let revision = entry.revision;
+                            self.convert(
+                                Needed { before: None, existed: false, after: Some(entry) },
+                                revision,
+                            );
+                            continue;
+                        }
+                        // An object whose bytes are damaged is left out.
+                        Err(_) => continue,
+                    }
+                }
+            };
+            if let Some(event) = self.event("ADDED", &object, object.revision) {
+                return Poll::Ready(Some(event));
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    /// The event of the change that is being converted; `None` if there is none.
+    fn poll_converted(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Some(converting) = &mut self.converting else { return Poll::Ready(None) };
+        let converted = ready!(converting.as_mut().poll(cx));
+        self.converting = None;
+        Poll::Ready(self.converted_change(converted))
+    }
+
     fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
-            if let Some(converting) = &mut self.converting {
-                let Poll::Ready(converted) = converting.as_mut().poll(cx) else { return Poll::Pending };
-                self.converting = None;
-                if let Some(bytes) = self.converted_change(converted) {
-                    return Poll::Ready(Some(bytes));
-                }
+            if let Some(bytes) = ready!(self.poll_converted(cx)) {
+                return Poll::Ready(Some(bytes));
             }
             let error = match &mut self.state {
                 State::Ended | State::Failed(_) => return Poll::Ready(None),
@@ -354,14 +393,15 @@ impl Events {
     /// The event for a change. An object that begins or ceases to match the selectors is reported as ADDED or
     /// DELETED.
     fn change(&mut self, change: &Change<Header>) -> Option<Bytes> {
-        if calls_webhook(&self.form.info) {
+        let info = self.converter.current(&self.form.info);
+        if calls_webhook(&info) {
             return self.begin_conversion(change);
         }
         let select = |entry: &Option<Arc<Entry<Header>>>| {
             entry.as_ref().filter(|it| self.selection.matches(&it.header, &it.value)).cloned()
         };
         let (kind, entry) = transition(select(&change.before), select(&change.after))?;
-        let served = served_now(&self.form.info, &entry).ok().flatten()?;
+        let served = served_now(&info, &entry).ok().flatten()?;
         self.shared_event(kind, &served, change.revision)
     }
 
@@ -378,9 +418,14 @@ impl Events {
         } else {
             Needed { existed: before.is_some(), before, after: change.after.clone() }
         };
-        let (converter, info) = (self.converter.clone(), self.form.info.clone());
-        self.converting = Some(Box::pin(convert_change(converter, info, needed, change.revision)));
+        self.convert(needed, change.revision);
         None
+    }
+
+    /// Starts a conversion by a webhook.
+    fn convert(&mut self, needed: Needed, revision: u64) {
+        let (converter, info) = (self.converter.clone(), self.form.info.clone());
+        self.converting = Some(Box::pin(convert_change(converter, info, needed, revision)));
     }
 
     /// The event for a change that was converted.

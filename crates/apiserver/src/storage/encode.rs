@@ -55,6 +55,13 @@ impl StorableObject {
         &self.bytes
     }
 
+    /// Notes that a custom resource conforms to the storage version and schema with this number
+    /// (`CustomInfo::stored_revision`).
+    pub(crate) fn conforming_to(self, stored_revision: u64) -> Self {
+        self.header.conformity.note(stored_revision);
+        self
+    }
+
     /// The operation that stores the object.
     pub(crate) fn into_op(self) -> Op<Header> {
         Op::Put(self.bytes, self.header)

@@ -3,6 +3,7 @@
 //! This server wrote the stored objects, but they come from a disk. Bytes that cannot be parsed are an error
 //! that names their key, and affect no other object.
 
+use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_store::Entry;
 use serde::de::DeserializeOwned;
 
@@ -31,6 +32,13 @@ pub(crate) fn read_or_skip<T: DeserializeOwned>(entry: &Entry<Header>) -> Option
             None
         }
     }
+}
+
+/// The version in which an object is stored, from its first field; empty if its bytes are damaged.
+pub(crate) fn version(entry: &Entry<Header>) -> &str {
+    let api_version = entry.value.strip_prefix(b"{\"apiVersion\":\"".as_slice());
+    let api_version = api_version.and_then(|rest| rest.split(|&byte| byte == b'"').next());
+    split_api_version(api_version.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()).1
 }
 
 /// Refuses an object whose header could not be parsed from its bytes.

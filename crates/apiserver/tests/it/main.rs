@@ -8,6 +8,7 @@ mod api;
 mod audit;
 mod consequences;
 mod conversion;
+mod conversion_races;
 mod conversion_recorded;
 mod custom;
 mod damaged;

@@ -28,16 +28,6 @@ pub(super) enum Shown {
     Served(Served),
 }
 
-impl Shown {
-    /// The object in the version of the watch; `None` if its bytes are damaged.
-    pub(super) fn served(self, info: &ResourceInfo) -> Option<Served> {
-        match self {
-            Self::Stored(entry) => served_now(info, &entry).ok().flatten(),
-            Self::Served(served) => Some(served),
-        }
-    }
-}
-
 /// The initial state of a watch. If a webhook converts it, that happens before the watch begins.
 pub(super) async fn initial_state(
     ctx: &RequestContext<'_>,

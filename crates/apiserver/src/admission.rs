@@ -3,6 +3,7 @@
 //! All of them are in one ordered list, [`CHAIN`], in Kubernetes' order. A write passes the list twice:
 //! [`mutate`] may change the object before validation, and [`validate`] may refuse it after validation.
 
+mod access;
 mod admission_policy;
 mod default_ingress_class;
 mod escalation;

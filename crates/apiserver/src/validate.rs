@@ -1,5 +1,7 @@
 //! Validation of objects by the rules of their kind.
 
+mod scale;
+
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::object_meta::{self, NameRule};
 use evenkeel_schema::structural;
@@ -67,6 +69,7 @@ fn custom(
             "status" => structural::validate_status(&custom.schema, object, old),
             _ => structural::validate(&custom.schema, object, old),
         });
+        scale::check(&custom.version["subresources"]["scale"], object, subresource, &mut errors);
         if let Some(rules) = custom.rules() {
             let forgiven = structural::validate_rules(rules, object, old, &mut errors);
             forgiven.iter().for_each(|error| ctx.request.warn(error.to_string()));

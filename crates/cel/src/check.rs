@@ -209,6 +209,9 @@ impl Checker {
                     Type::Error
                 }
             },
+            Type::Opaque(Opaque::Authorizer) if field == "requestResource" => {
+                Type::Opaque(Opaque::ResourceCheck)
+            }
             Type::Opaque(opaque) if !matches!(opaque, Opaque::Ip | Opaque::Cidr) => {
                 self.fail(id, format!("unexpected failed resolution of '{}'", opaque.name()));
                 Type::Error
@@ -241,7 +244,8 @@ impl Checker {
         };
         if let Some(prefix) = self.qualified(target) {
             let name = format!("{prefix}.{function}");
-            if let Some(overloads) = functions::find(&name) {
+            let known = self.structs == Structs::Mutation || name != "jsonpatch.escapeKey";
+            if let Some(overloads) = functions::find(&name).filter(|_| known) {
                 let node = Node::Call { function: name.as_str().into(), target: None, args: args.to_vec() };
                 self.tree.nodes[id] = node;
                 return self.resolve(id, &name, overloads, None, args);

@@ -84,6 +84,7 @@ impl<'a> Machine<'a> {
                 Some(found) => Ok(found),
                 None => Err(Fault::new(format!("no such key: {field}"))),
             },
+            Value::Access(access) if field == "requestResource" => Ok(access.request_resource()),
             Value::Optional(None) if test => Ok(Value::Bool(false)),
             Value::Optional(None) => Ok(Value::Optional(None)),
             Value::Optional(Some(value)) => match operators::index_optional(&value, &key)? {

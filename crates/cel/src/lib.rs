@@ -31,6 +31,7 @@ pub use escape::escape;
 pub use eval::run as evaluate;
 pub use issue::Issues;
 pub use types::{Declaration, Opaque as OpaqueType, Shape, Type};
+pub use value::access::{Access, AccessDecision, AccessQuestion, Authorizer};
 pub use value::equality::item_key;
 pub use value::nesting::bounded;
 pub use value::view::{JsonType, ListType, Schema, view};

@@ -94,6 +94,7 @@ fn unary<'a>(function: &str, overload: &str, a: &Value<'a>, fuel: &Fuel) -> Outc
         (_, Value::List(list)) => lists::unary(function, overload, list, fuel),
         ("lists.range", Value::Int(count)) => lists::range(*count),
         (_, Value::Opaque(opaque)) => of_opaque(function, opaque),
+        (_, Value::Access(access)) => access.answer(function),
         _ => Err(Fault::no_overload()),
     }
 }
@@ -115,6 +116,7 @@ fn of_text<'a>(function: &str, text: &Text<'a>) -> Outcome<Value<'a>> {
         "isCIDR" => Ok(Value::Bool(net::parse_network(text).is_ok())),
         "semver" => semver::parse(text, false).map(|version| Value::opaque(Opaque::Semver(version))),
         "isSemver" => Ok(Value::Bool(semver::parse(text, false).is_ok())),
+        "jsonpatch.escapeKey" => Ok(Value::text(text.replace('~', "~0").replace('/', "~1"))),
         "format.named" => Ok(named::find(text)
             .map_or(Value::Optional(None), |format| Value::some(Value::opaque(Opaque::Format(format))))),
         _ => strings::unary(function, text),
@@ -168,6 +170,7 @@ fn binary<'a>(function: &str, a: &Value<'a>, b: &Value<'a>, fuel: &Fuel) -> Outc
         }
         (_, Value::Timestamp(instant), Value::String(zone)) => time::part(instant, function, Some(zone)),
         (_, Value::Opaque(a), b) => of_opaques(function, a, b),
+        (_, Value::Access(access), Value::String(text)) => access.ask(function, text),
         (_, Value::String(text), b) => strings::binary(function, text, b),
         _ => Err(Fault::no_overload()),
     }
@@ -223,6 +226,9 @@ fn ternary<'a>(
         ("slice", Value::List(list), Value::Int(start), Value::Int(end)) => lists::slice(list, *start, *end),
         ("findAll", Value::String(text), Value::String(pattern), Value::Int(count)) => {
             regex::find_all(text, pattern, *count, fuel)
+        }
+        ("serviceAccount", Value::Access(access), Value::String(namespace), Value::String(name)) => {
+            access.service_account(namespace, name)
         }
         (_, Value::String(text), b, c) => strings::ternary(function, text, b, c),
         _ => Err(Fault::no_overload()),

@@ -63,10 +63,14 @@ pub enum Opaque {
     Format,
     /// The `authorizer` variable of admission policies; rules of custom resources have no such variable.
     Authorizer,
+    PathCheck,
+    GroupCheck,
+    ResourceCheck,
+    Decision,
 }
 
 impl Opaque {
-    pub(crate) const ALL: [Opaque; 7] = [
+    pub(crate) const ALL: [Opaque; 11] = [
         Opaque::Url,
         Opaque::Quantity,
         Opaque::Ip,
@@ -74,6 +78,10 @@ impl Opaque {
         Opaque::Semver,
         Opaque::Format,
         Opaque::Authorizer,
+        Opaque::PathCheck,
+        Opaque::GroupCheck,
+        Opaque::ResourceCheck,
+        Opaque::Decision,
     ];
 
     /// The name that expressions and messages use.
@@ -86,6 +94,10 @@ impl Opaque {
             Opaque::Semver => "kubernetes.Semver",
             Opaque::Format => "kubernetes.NamedFormat",
             Opaque::Authorizer => "kubernetes.authorization.Authorizer",
+            Opaque::PathCheck => "kubernetes.authorization.PathCheck",
+            Opaque::GroupCheck => "kubernetes.authorization.GroupCheck",
+            Opaque::ResourceCheck => "kubernetes.authorization.ResourceCheck",
+            Opaque::Decision => "kubernetes.authorization.Decision",
         }
     }
 }

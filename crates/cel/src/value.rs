@@ -3,6 +3,7 @@
 //! Values of an object are borrowed from it, and typed by its schema when an expression reads them. Values that an
 //! expression makes are reference-counted, so that cloning a value never copies its parts.
 
+pub(crate) mod access;
 pub(crate) mod equality;
 pub(crate) mod nesting;
 pub(crate) mod net;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::types::{Opaque as OpaqueType, Type};
+use crate::value::access::Access;
 use crate::value::net::{Address, Network};
 use crate::value::semver::Version;
 use crate::value::time::Instant;
@@ -83,6 +85,8 @@ pub enum Value<'a> {
     Type(Type),
     /// A value of one of Kubernetes' libraries.
     Opaque(Rc<Opaque>),
+    /// The `authorizer` of an admission policy, a question that it is asked, or the answer.
+    Access(Rc<Access<'a>>),
     /// A value without a schema, kept by `x-kubernetes-preserve-unknown-fields`. Expressions can only compare it.
     Preserved(&'a Json),
     /// The error of a loop's earlier iteration, or of a policy's variable. It fails the expression only if the expression uses it.
@@ -242,6 +246,7 @@ impl<'a> Value<'a> {
             Value::Optional(_) => Type::optional(Type::Dyn),
             Value::Type(_) => Type::type_of(Type::Dyn),
             Value::Opaque(opaque) => Type::Opaque(opaque.cel_type()),
+            Value::Access(access) => Type::Opaque(access.cel_type()),
             Value::Preserved(_) | Value::Failed(_) => Type::Dyn,
         }
     }

@@ -6,6 +6,7 @@
 
 mod certificate;
 mod claim;
+mod gated;
 mod job;
 mod pod;
 mod service;
@@ -38,6 +39,7 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata(object).remove(field);
     }
+    gated::drop_disabled(group, kind, object, None);
     // Other kinds keep the generation that the client sent. A CSIDriver counts from its first change on.
     if has_generation(group, kind) && kind != "CSIDriver" {
         put(metadata(object), "generation", 1.into());
@@ -82,6 +84,7 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
 pub fn update(kind: GroupVersionKind<'_>, new: &mut Value, old: &Value, subresource: &str, now: Timestamp) {
     let GroupVersionKind { group, version, kind } = kind;
     copy(metadata(new), old.at("metadata"), "generation");
+    gated::drop_disabled(group, kind, new, Some(old));
     match subresource {
         "" => return update_object(group, version, kind, new, old),
         "status" => update_status(group, kind, new, old, now),
@@ -167,6 +170,7 @@ fn update_status(group: &str, kind: &str, new: &mut Value, old: &Value, now: Tim
         ("certificates.k8s.io", "CertificateSigningRequest") => certificate::update_status(new, old, now),
         ("flowcontrol.apiserver.k8s.io", _) => keep_metadata(new, old, &[]),
         ("storage.k8s.io", "VolumeAttachment")
+        | ("admissionregistration.k8s.io", _)
         | ("resource.k8s.io", _)
         | ("networking.k8s.io", "ServiceCIDR")
         | ("apiextensions.k8s.io", _) => reset_metadata(new, old),

@@ -4,10 +4,13 @@
 //! kinds first and by those of its own kind afterwards, so that an error may occur twice. Custom resources use `object_meta`
 //! and `structural`.
 
+mod addresses;
 mod admission_policy;
+mod api_service;
 mod autoscaler;
 mod certificate;
 mod cluster;
+mod conditions;
 mod config;
 mod container;
 mod cronjob;
@@ -19,6 +22,7 @@ mod flowcontrol;
 mod job;
 mod limitrange;
 mod networking;
+mod node;
 mod persistentvolume;
 mod persistentvolumeclaim;
 mod pod;
@@ -92,13 +96,13 @@ fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<Fiel
         ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy") => {
             networking::create(kind, object, namespaced)
         }
+        ("networking.k8s.io", "IPAddress" | "ServiceCIDR") => addresses::create(kind, object),
+        ("apiregistration.k8s.io", "APIService") => api_service::create(object),
         ("rbac.authorization.k8s.io", _) => rbac::create(kind, object, namespaced),
         ("admissionregistration.k8s.io", _) => webhook::create(kind, object),
         ("flowcontrol.apiserver.k8s.io", _) => flowcontrol::create(kind, object),
         ("certificates.k8s.io", "CertificateSigningRequest") => certificate::create(object),
-        ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate" | "DeviceClass") => {
-            device::create(kind, object, namespaced)
-        }
+        ("resource.k8s.io", _) => device::create(kind, object, namespaced),
         _ => cluster::create(group, kind, object, namespaced),
     }
 }
@@ -133,12 +137,13 @@ fn update(
         ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy") => {
             networking::update(kind, new, old, subresource)
         }
+        ("networking.k8s.io", "IPAddress" | "ServiceCIDR") => addresses::update(kind, new, old, subresource),
+        ("apiregistration.k8s.io", "APIService") => api_service::update(new, old, subresource),
+        ("certificates.k8s.io", "CertificateSigningRequest") => certificate::update(new, old, subresource),
         ("rbac.authorization.k8s.io", _) => rbac::update(kind, new, old, namespaced),
-        ("admissionregistration.k8s.io", _) => webhook::update(kind, new, old, subresource),
-        ("flowcontrol.apiserver.k8s.io", _) => flowcontrol::update(kind, new, old, subresource),
-        ("resource.k8s.io", "ResourceClaim" | "ResourceClaimTemplate" | "DeviceClass") => {
-            device::update(kind, new, old, subresource)
-        }
+        ("admissionregistration.k8s.io", _) => webhook::update(kind, new, subresource),
+        ("flowcontrol.apiserver.k8s.io", _) => flowcontrol::update(kind, new, subresource),
+        ("resource.k8s.io", _) => device::update(kind, new, old, subresource),
         _ => cluster::update(group, kind, new, old, subresource),
     }
 }

@@ -27,6 +27,9 @@ pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<S
     if (group, kind) == ("apiextensions.k8s.io", "CustomResourceDefinition") {
         return crate::structural::definition::warnings(object, old);
     }
+    if (group, kind) == ("storage.k8s.io", "CSIDriver") {
+        return of_driver(object);
+    }
     let path: &[&str] = match (group, kind) {
         ("", "Pod") => &[],
         ("", "PodTemplate") => &["template"],
@@ -42,6 +45,14 @@ pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<S
         Some(old) if generation(old) == generation(object) => Vec::new(),
         _ => get(object, path).map(|template| of_template(template, path)).unwrap_or_default(),
     }
+}
+
+/// Warns of a CSIDriver that may write the tokens it asks for into logs.
+fn of_driver(driver: &Value) -> Vec<String> {
+    let spec = driver.at("spec");
+    let exposed = !spec.list("tokenRequests").is_empty() && !spec.has("serviceAccountTokenInSecrets");
+    let warning = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+    if exposed { vec![warning.to_owned()] } else { Vec::new() }
 }
 
 fn of_service(service: &Value) -> Vec<String> {

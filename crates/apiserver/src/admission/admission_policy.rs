@@ -10,6 +10,7 @@ use std::sync::Arc;
 use evenkeel_schema::admission::{Inputs, Policy, Verdict};
 use serde_json::{Map, Value, json};
 
+use super::access::Access;
 use super::plugin::{Admission, Handles, Plugin};
 use crate::ResourceInfo;
 use crate::admission_registration::{Binding, GROUP, Hook, Registered};
@@ -123,6 +124,7 @@ fn run(target: &Target<'_>, hook: &Hook<Policy>, binding: &Binding, notes: &mut 
         Err(problem) => return hook.misconfigured(Some(binding), &problem).into_iter().collect(),
     };
     let namespace = namespace_object(admission);
+    let access = Access::of(admission.ctx);
     let mut denied = Vec::new();
     for params in &all {
         let inputs = Inputs {
@@ -131,6 +133,7 @@ fn run(target: &Target<'_>, hook: &Hook<Policy>, binding: &Binding, notes: &mut 
             request: target.request,
             params,
             namespace: &namespace,
+            authorizer: Some(&access),
         };
         let verdict = hook.policy.decide(&inputs);
         verdict.annotations.iter().for_each(|(key, value)| notes.add(key, value));

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use self::answer::Verdict;
 use self::audit::Place;
+use super::access::Access;
 use super::admission_policy::{Matched, matches, registered, request};
 use super::plugin::Admission;
 use crate::admission_registration::Webhook;
@@ -163,7 +164,15 @@ async fn match_request(admission: &Admission<'_>, hook: &Webhook, object: &Value
     };
     let request = request(admission, &matched);
     let null = Value::Null;
-    let inputs = Inputs { object: &shown, old: &old, request: &request, params: &null, namespace: &null };
+    let access = Access::of(admission.ctx);
+    let inputs = Inputs {
+        object: &shown,
+        old: &old,
+        request: &request,
+        params: &null,
+        namespace: &null,
+        authorizer: Some(&access),
+    };
     match hook.conditions.hold(&inputs) {
         Ok(holds) => Ok(holds.then_some(Asked { matched, object: shown, old })),
         Err(why) => {

@@ -141,7 +141,7 @@ fn shape(
     mut object: Value,
     old: Option<&Value>,
 ) -> Result<Incoming> {
-    check_type(ctx, patch, &mut object)?;
+    check_type(ctx, patch, &mut object, old)?;
     let mut incoming = Incoming { object };
     let mut odd = patch.oddities.clone();
     let builtin = managed_fields::schema(ctx).filter(|_| !ctx.info.is_custom());
@@ -154,7 +154,7 @@ fn shape(
             return Err(unconvertible(ctx, patch, why));
         }
         odd.extend_from_slice(&findings.strict);
-        if let Some(refused) = patch.undecodable(&incoming.object, findings) {
+        if let Some(refused) = patch.undecodable(ctx, old, &incoming.object, findings) {
             return Err(refused);
         }
     }
@@ -163,7 +163,7 @@ fn shape(
     }
     // The error of strict validation shows the object as the patch produced it.
     let strict = query.validation == FieldValidation::Strict && (builtin.is_none() || !odd.is_empty());
-    let text = if strict { patch.shown(&incoming.object) } else { String::new() };
+    let text = if strict { patch.shown(ctx, old, &incoming.object) } else { String::new() };
     odd.extend(match patch.kind {
         Kind::Apply => incoming.shape_applied(ctx, old),
         _ => incoming.shape(ctx, old),
@@ -192,12 +192,17 @@ fn shape(
 
 /// Checks that a patch does not change apiVersion and kind; it may omit them. Strategic merge patches are not
 /// checked.
-fn check_type(ctx: &RequestContext<'_>, patch: &Patch, object: &mut Value) -> Result<()> {
+fn check_type(
+    ctx: &RequestContext<'_>,
+    patch: &Patch,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<()> {
     let wanted = [("apiVersion", ctx.info.api_version()), ("kind", ctx.info.kind.clone())];
     for (field, wanted) in wanted {
         let given = object[field].as_str().unwrap_or_default();
         if patch.kind != Kind::Strategic && !given.is_empty() && given != wanted {
-            let text = patch.shown(object);
+            let text = patch.shown(ctx, old, object);
             let why = format!("the {field} of a patched object cannot be changed to {given}");
             return Err(invalid_patch(&text, &why));
         }

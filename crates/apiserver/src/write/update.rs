@@ -82,7 +82,7 @@ pub(crate) fn check_uid(
     if given.is_empty() || given == actual {
         return Ok(());
     }
-    let key = key.replacen(&format!("/{}/", group_folder(&ctx.info.group)), "/", 1);
+    let key = kubernetes_key(ctx, key);
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: {}, AdditionalErrorMsg: \
          Precondition failed: UID in precondition: {given}, UID in object meta: {actual}",
@@ -91,9 +91,21 @@ pub(crate) fn check_uid(
     Err(Status::conflict(&ctx.info.group, &ctx.info.plural, &ctx.path.name, &why))
 }
 
-/// The directory of a group in this server's keys. Kubernetes' keys, which its messages show, have none.
-fn group_folder(group: &str) -> &str {
-    if group.is_empty() { "core" } else { group }
+/// The key of an object as Kubernetes' messages show it: without the group of a built-in kind, and with the old
+/// names of some resources.
+fn kubernetes_key(ctx: &RequestContext<'_>, key: &str) -> String {
+    let info = &ctx.info;
+    let folder = if info.group.is_empty() { "core" } else { &info.group };
+    let rest = key.strip_prefix(&format!("/registry/{folder}/{}/", info.plural)).unwrap_or(key);
+    match info.plural.as_str() {
+        plural if info.is_custom() => format!("/{folder}/{plural}/{rest}"),
+        "replicationcontrollers" => format!("/controllers/{rest}"),
+        "endpoints" => format!("/services/endpoints/{rest}"),
+        "services" => format!("/services/specs/{rest}"),
+        "nodes" => format!("/minions/{rest}"),
+        "ingresses" => format!("/ingress/{rest}"),
+        plural => format!("/{plural}/{rest}"),
+    }
 }
 
 /// How a change was made.

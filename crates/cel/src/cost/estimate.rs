@@ -32,6 +32,9 @@ impl Estimate {
     }
 }
 
+/// The cost of asking the authorizer, of which one expression can afford two.
+const AUTHORIZATION: u64 = 350_000;
+
 /// An argument of a call: its path, type and size.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
@@ -249,6 +252,10 @@ pub(crate) fn standard(overload: &str, target: Option<&Node>, args: &[Node]) -> 
             let bytes = size(0);
             Estimate::sized(bytes.scaled(TRAVERSAL), Range { min: bytes.min / 4, max: bytes.max })
         }
+        "pathcheck_check" | "resourcecheck_check" => {
+            Estimate::of(Range { min: AUTHORIZATION, max: AUTHORIZATION })
+        }
+        "string_jsonpatch_escapeKey_string" => Estimate::of(size(0).scaled(TRAVERSAL)),
         "strings_quote" => {
             let text = size(0);
             let max = text.max.saturating_mul(2).saturating_add(2);

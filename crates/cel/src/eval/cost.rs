@@ -5,6 +5,8 @@ use crate::value::{List, Outcome, Value};
 /// The cost of reading one character of a string.
 const TRAVERSAL: f64 = 0.1;
 const REGEX: f64 = 0.25;
+/// The cost of asking the authorizer, of which one expression can afford two.
+const AUTHORIZATION: u64 = 350_000;
 
 fn traverse(size: u64, factor: f64) -> u64 {
     (size as f64 * factor * TRAVERSAL).ceil() as u64
@@ -38,10 +40,23 @@ pub(crate) fn before(function: &str, overload: &str, args: &[Value<'_>]) -> u64 
         }
         "replace" | "split" => traverse(size(0), 2.0),
         "ip" if overload == "cidr_ip" => 1,
-        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "ip" | "isIP" | "isCIDR"
-        | "quantity" | "isQuantity" | "semver" | "isSemver" | "strings.quote" | "format" => {
-            traverse(size(0), 1.0)
-        }
+        "check" if matches!(args.first(), Some(Value::Access(_))) => AUTHORIZATION,
+        "url"
+        | "jsonpatch.escapeKey"
+        | "lowerAscii"
+        | "upperAscii"
+        | "substring"
+        | "trim"
+        | "cidr"
+        | "ip"
+        | "isIP"
+        | "isCIDR"
+        | "quantity"
+        | "isQuantity"
+        | "semver"
+        | "isSemver"
+        | "strings.quote"
+        | "format" => traverse(size(0), 1.0),
         "bytes" | "string" if matches!(overload, "string_to_bytes" | "bytes_to_string") => {
             traverse(size(0), 1.0)
         }

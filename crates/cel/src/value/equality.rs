@@ -71,6 +71,7 @@ fn equal_at(a: &Value<'_>, b: &Value<'_>, fuel: &Fuel, depth: usize) -> Outcome<
         (Value::Optional(a), Value::Optional(b)) => a.is_none() && b.is_none(),
         (Value::Type(a), Value::Type(b)) => a.runtime_name() == b.runtime_name(),
         (Value::Opaque(a), Value::Opaque(b)) => a == b,
+        (Value::Access(a), Value::Access(b)) => a.equals(b),
         (Value::Preserved(a), Value::Preserved(b)) => a == b,
         (Value::List(List::Json(_)) | Value::Map(Map::Json(_)), _) => return Err(Fault::no_overload()),
         _ => false,

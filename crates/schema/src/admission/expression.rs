@@ -2,10 +2,14 @@
 //!
 //! Objects have no schema here: expressions see them as maps.
 
+use std::rc::Rc;
+
 use evenkeel_cel::{
-    Checked, Fault, Issues, OpaqueType, Type, Value, bounded, compile, compile_mutation, evaluate,
+    Access, AccessQuestion, Authorizer, Checked, Fault, Issues, OpaqueType, Type, Value, bounded, compile,
+    compile_mutation, evaluate,
 };
 
+use super::environment::Environment;
 use crate::depth::DEPTH_MAX;
 use crate::json::Value as Json;
 use crate::read::Read;
@@ -36,9 +40,13 @@ pub(crate) enum Expected {
     Anything,
 }
 
-/// Checks that an expression compiles, with variables of unknown types, and evaluates to the expected type.
-pub(crate) fn check_expression(source: &str, variables: &[&str], expected: Expected) -> Result<(), String> {
-    let variables: Vec<(&str, Type)> = variables.iter().map(|name| (*name, Type::Dyn)).collect();
+/// Checks that an expression compiles, and evaluates to the expected type.
+pub(crate) fn check_expression(
+    source: &str,
+    environment: &Environment,
+    expected: Expected,
+) -> Result<(), String> {
+    let variables = environment.types();
     let compile = match expected {
         Expected::Object | Expected::JsonPatches => compile_mutation,
         Expected::Bool | Expected::String | Expected::StringOrNull | Expected::Anything => compile,
@@ -98,6 +106,8 @@ pub struct Inputs<'a> {
     pub params: &'a Json,
     /// The object's namespace, or null.
     pub namespace: &'a Json,
+    /// Answers the questions of expressions about access; without one, such expressions fail.
+    pub authorizer: Option<&'a dyn Authorizer>,
 }
 
 /// An expression, compiled once and run for each request.
@@ -127,6 +137,18 @@ impl Expression {
     }
 }
 
+/// The access to the resource of the request, about which expressions ask by `authorizer.requestResource`.
+fn requested(request: &Json) -> AccessQuestion {
+    AccessQuestion {
+        group: request.at("resource").str("group").to_owned(),
+        resource: request.at("resource").str("resource").to_owned(),
+        subresource: request.str("subResource").to_owned(),
+        namespace: request.str("namespace").to_owned(),
+        name: request.str("name").to_owned(),
+        ..AccessQuestion::default()
+    }
+}
+
 /// Why an expression has no value.
 pub(super) enum Problem {
     Failed(String),
@@ -149,7 +171,7 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     pub(super) fn new(inputs: &Inputs<'a>) -> Self {
-        let values = vec![
+        let mut values = vec![
             ("object", Value::dynamic(inputs.object)),
             ("oldObject", Value::dynamic(inputs.old)),
             ("request", Value::dynamic(inputs.request)),
@@ -157,6 +179,10 @@ impl<'a> Scope<'a> {
             ("namespaceObject", Value::dynamic(inputs.namespace)),
             ("variables", Value::fields([])),
         ];
+        let access = inputs
+            .authorizer
+            .map(|authorizer| Value::Access(Rc::new(Access::new(authorizer, requested(inputs.request)))));
+        values.extend(access.map(|access| ("authorizer", access)));
         Self { values }
     }
 

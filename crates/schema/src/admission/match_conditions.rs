@@ -39,7 +39,14 @@ mod tests {
         let conditions: Vec<Json> = conditions.iter().map(|it| json!({"expression": it})).collect();
         let hook = json!({"failurePolicy": policy, "matchConditions": conditions});
         let (object, null) = (json!({"metadata": {"name": "a"}}), Json::Null);
-        let inputs = Inputs { object: &object, old: &null, request: &null, params: &null, namespace: &null };
+        let inputs = Inputs {
+            object: &object,
+            old: &null,
+            request: &null,
+            params: &null,
+            namespace: &null,
+            authorizer: None,
+        };
         MatchConditions::compile(&hook).hold(&inputs)
     }
 

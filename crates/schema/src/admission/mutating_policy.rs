@@ -177,7 +177,14 @@ mod tests {
         let schema = types::builtin("", "v1", "ConfigMap").unwrap();
         let null = Json::Null;
         let before = object.clone();
-        let inputs = Inputs { object: &before, old: &null, request: &null, params: &null, namespace: &null };
+        let inputs = Inputs {
+            object: &before,
+            old: &null,
+            request: &null,
+            params: &null,
+            namespace: &null,
+            authorizer: None,
+        };
         let problems = policy.mutate(&inputs, schema, &mut object, &|_| {});
         (object, problems)
     }

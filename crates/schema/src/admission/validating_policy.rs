@@ -167,8 +167,14 @@ mod tests {
     fn decide(spec: Json, object: Json) -> Vec<(String, String)> {
         let request = json!({"operation": "CREATE", "userInfo": {"username": "alice"}});
         let null = Json::Null;
-        let inputs =
-            Inputs { object: &object, old: &null, request: &request, params: &null, namespace: &null };
+        let inputs = Inputs {
+            object: &object,
+            old: &null,
+            request: &request,
+            params: &null,
+            namespace: &null,
+            authorizer: None,
+        };
         let verdict = Policy::compile(&spec).decide(&inputs);
         verdict.denials.into_iter().map(|denial| (denial.reason, denial.message)).collect()
     }

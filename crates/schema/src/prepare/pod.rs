@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{bump_generation, child, copy, metadata, object_of, put, reset_metadata, set};
-use crate::json::Value;
+use crate::json::{Map, Value};
 use crate::quantity::Quantity;
 use crate::read::Read;
 use crate::time::{self, Precision};
@@ -99,12 +99,26 @@ fn add(sum: &mut BTreeMap<&'static str, Quantity>, list: Option<&Value>) -> usiz
     found
 }
 
+/// Keeps `podIP` and `podIPs` in sync: its first address is in both fields, and `podIP` decides if they differ.
+fn addresses(status: &mut Map<String, Value>) {
+    let first = status.get("podIPs").and_then(|list| list.get(0)).and_then(|it| it.get("ip")).cloned();
+    match status.get("podIP").filter(|address| !matches!(address, Value::Null) && **address != "") {
+        Some(address) if first.as_ref() != Some(address) => {
+            let list = json!([{"ip": address}]);
+            put(status, "podIPs", list);
+        }
+        None => first.into_iter().for_each(|first| put(status, "podIP", first)),
+        Some(_) => {}
+    }
+}
+
 pub(super) fn update_status(new: &mut Value, old: &Value) {
     let metadata = metadata(new);
     metadata.remove("deletionTimestamp");
     copy(metadata, old.at("metadata"), "deletionTimestamp");
     copy(metadata, old.at("metadata"), "ownerReferences");
     let status = object_of(child(new, "status"));
+    addresses(status);
     for field in ["qosClass", "observedGeneration"] {
         let unset =
             status.get(field).is_none_or(|value| matches!(value, Value::Null) || value == "" || value == 0);

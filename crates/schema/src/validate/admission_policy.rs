@@ -2,7 +2,7 @@
 
 use super::field_rules::{named, qualified, subdomain, supported};
 use super::webhook::{FAILURE, MATCH, conditions, expression, rule_with_operations};
-use crate::admission::Expected;
+use crate::admission::{Environment, Expected};
 use crate::api_resources::split_api_version;
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
@@ -38,9 +38,17 @@ pub(super) fn rules(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The additional variable `params`, if the policy has parameters.
-fn params(spec: &Value) -> &'static [&'static str] {
-    if spec.has("paramKind") { &["params"] } else { &[] }
+/// Validates the results of type checking in a status.
+pub(super) fn type_checking(path: &Path<'_>, status: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let list = path.child("expressionWarnings");
+    for (index, warning) in status.at("typeChecking").list("expressionWarnings").iter().enumerate() {
+        let at = list.index(index);
+        for field in ["warning", "fieldRef"] {
+            if warning.str(field).trim().is_empty() {
+                errors.push(FieldError::required(at.child(field), ""));
+            }
+        }
+    }
 }
 
 /// Validates the fields that validating and mutating policies share.
@@ -66,9 +74,9 @@ fn policy(spec: &Value, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    let params = params(spec);
-    conditions(&path.child("matchConditions"), spec.list("matchConditions"), params, errors);
+    conditions(&path.child("matchConditions"), spec.list("matchConditions"), spec.has("paramKind"), errors);
     let list = path.child("variables");
+    let mut environment = Environment::of_policy(spec.has("paramKind"));
     for (index, variable) in spec.list("variables").iter().enumerate() {
         let path = list.index(index);
         let name = variable.str("name");
@@ -81,9 +89,19 @@ fn policy(spec: &Value, errors: &mut Vec<FieldError>) {
         let at = path.child("expression");
         match text.trim() {
             "" => errors.push(FieldError::required(at, "expression is not specified")),
-            _ => expression(&at, text, Expected::Anything, params, errors),
+            _ => expression(&at, text, Expected::Anything, &environment, errors),
         }
+        environment.define(name, text);
     }
+}
+
+/// The variables of the expressions of a policy.
+fn environment(spec: &Value) -> Environment {
+    let mut environment = Environment::of_policy(spec.has("paramKind"));
+    for variable in spec.list("variables") {
+        environment.define(variable.str("name"), variable.str("expression"));
+    }
+    environment
 }
 
 /// Whether a text is a CEL identifier.
@@ -126,7 +144,7 @@ fn validations(object: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
     }
     let list = path.child("validations");
     for (index, validation) in validations.iter().enumerate() {
-        check_validation(&list.index(index), validation, params(spec), errors);
+        check_validation(&list.index(index), validation, &environment(spec), errors);
     }
     let list = path.child("auditAnnotations");
     let name = object.at("metadata").str("name");
@@ -148,7 +166,7 @@ fn validations(object: &Value, spec: &Value, errors: &mut Vec<FieldError>) {
                 let detail = format!("must not exceed {ANNOTATION_BYTES_MAX} bytes in length");
                 errors.push(FieldError::required(at, detail));
             }
-            text => expression(&at, text, Expected::StringOrNull, params(spec), errors),
+            text => expression(&at, text, Expected::StringOrNull, &environment(spec), errors),
         }
         if audits[..index].iter().any(|other| other.str("key") == key) {
             errors.push(FieldError::duplicate(path.child("key"), key));
@@ -163,7 +181,7 @@ fn mutations(spec: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::required(list, "mutations must contain at least one item"));
     }
     for (index, mutation) in spec.list("mutations").iter().enumerate() {
-        check_mutation(&list.index(index), mutation, params(spec), errors);
+        check_mutation(&list.index(index), mutation, &environment(spec), errors);
     }
     match spec.str("reinvocationPolicy") {
         "" => errors.push(FieldError::required(path.child("reinvocationPolicy"), "")),
@@ -171,7 +189,12 @@ fn mutations(spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn check_mutation(path: &Path<'_>, mutation: &Value, params: &[&str], errors: &mut Vec<FieldError>) {
+fn check_mutation(
+    path: &Path<'_>,
+    mutation: &Value,
+    environment: &Environment,
+    errors: &mut Vec<FieldError>,
+) {
     let kind = mutation.str("patchType");
     let (own, other, expected) = match kind {
         "" => {
@@ -190,7 +213,7 @@ fn check_mutation(path: &Path<'_>, mutation: &Value, params: &[&str], errors: &m
         None => errors.push(FieldError::required(at, format!("must be specified when patchType is {kind}"))),
         Some(patch) => match patch.str("expression").trim() {
             "" => errors.push(FieldError::required(at.child("expression"), "")),
-            text => expression(&at.child("expression"), text, expected, params, errors),
+            text => expression(&at.child("expression"), text, expected, environment, errors),
         },
     }
     if mutation.has(other) {
@@ -271,13 +294,18 @@ fn param_ref(path: &Path<'_>, reference: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-const REASONS: [&str; 4] = ["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"];
+const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 
-fn check_validation(path: &Path<'_>, validation: &Value, params: &[&str], errors: &mut Vec<FieldError>) {
+fn check_validation(
+    path: &Path<'_>,
+    validation: &Value,
+    environment: &Environment,
+    errors: &mut Vec<FieldError>,
+) {
     let text = validation.str("expression");
     match text.trim() {
         "" => errors.push(FieldError::required(path.child("expression"), "expression is not specified")),
-        _ => expression(&path.child("expression"), text, Expected::Bool, params, errors),
+        _ => expression(&path.child("expression"), text, Expected::Bool, environment, errors),
     }
     let message = validation.str("messageExpression");
     let at = path.child("messageExpression");
@@ -286,7 +314,7 @@ fn check_validation(path: &Path<'_>, validation: &Value, params: &[&str], errors
             errors.push(FieldError::invalid(at, message, "must be non-empty if specified"));
         }
         "" => {}
-        _ => expression(&at, message, Expected::String, params, errors),
+        _ => expression(&at, message, Expected::String, environment, errors),
     }
     let message = validation.str("message");
     let at = path.child("message");
@@ -295,7 +323,7 @@ fn check_validation(path: &Path<'_>, validation: &Value, params: &[&str], errors
     } else if message.trim().contains(['\n', '\r']) {
         errors.push(FieldError::invalid(at, message, "must not contain line breaks"));
     }
-    if validation.has("reason") {
+    if validation.has("reason") && validation.str("reason") != "Unauthorized" {
         supported(&path.child("reason"), validation.str("reason"), &REASONS, errors);
     }
 }

@@ -3,6 +3,7 @@
 use base64::Engine;
 
 use crate::field::{FieldError, Path};
+use crate::internal_structs;
 use crate::json::Value;
 use crate::names;
 use crate::object_meta::{self, NameRule};
@@ -38,6 +39,12 @@ const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
 pub(super) fn create(object: &Value) -> Vec<FieldError> {
     let mut errors = object_meta::create_builtin(object, false, NameRule::PathSegment);
+    request(object, None, &mut errors);
+    errors
+}
+
+/// Validates the request, its conditions and its certificate. `old` is the stored object.
+fn request(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = object.at("spec").unwrap_or(&Value::Null);
     let path = Path::new("spec");
     if !is_request(spec.str("request")) {
@@ -45,13 +52,19 @@ pub(super) fn create(object: &Value) -> Vec<FieldError> {
         let detail = "PEM block type must be CERTIFICATE REQUEST";
         errors.push(FieldError::invalid(path.child("request"), shown, detail));
     }
-    usages(&path.child("usages"), &spec.strs("usages"), &mut errors);
-    signer(&path.child("signerName"), spec.str("signerName"), &mut errors);
+    usages(&path.child("usages"), &spec.strs("usages"), errors);
+    signer(&path.child("signerName"), spec.str("signerName"), errors);
     if let Some(seconds) = spec.int("expirationSeconds").filter(|it| *it < EXPIRATION_SECONDS_MIN) {
         let detail = "may not specify a duration less than 600 seconds (10 minutes)";
         errors.push(FieldError::invalid(path.child("expirationSeconds"), seconds, detail));
     }
-    errors
+    let path = Path::new("status");
+    conditions(&path.child("conditions"), object, old, errors);
+    let certificate = object.at("status").str("certificate");
+    let unchanged = old.is_some_and(|old| old.at("status").str("certificate") == certificate);
+    if let Some(why) = certificate_error(certificate).filter(|_| !unchanged) {
+        errors.push(FieldError::invalid(path.child("certificate"), "<certificate data>", why));
+    }
 }
 
 /// Whether the bytes begin with a PEM block of the right type. Its content is not checked.
@@ -104,5 +117,97 @@ fn signer(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
     }
     for message in rest.split('.').flat_map(names::dns1123_label) {
         errors.push(FieldError::invalid(path, rest, message));
+    }
+}
+
+/// The conditions that only the approval subresource sets.
+const APPROVAL: [&str; 2] = ["Approved", "Denied"];
+/// The conditions that cannot be taken back.
+const FINAL: [&str; 3] = ["Approved", "Denied", "Failed"];
+
+/// Validates an update of the request, or of its `status` or `approval`.
+pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
+    let mut errors = object_meta::create_builtin(new, false, NameRule::PathSegment);
+    request(new, Some(old), &mut errors);
+    let path = Path::new("status");
+    let conditions = path.child("conditions");
+    let (after, before) = (new.at("status"), old.at("status"));
+    for kind in FINAL {
+        if of_type(after, kind).len() < of_type(before, kind).len() {
+            let detail = format!("updates may not remove a condition of type {kind:?}");
+            errors.push(FieldError::forbidden(conditions, detail));
+        }
+    }
+    for kind in APPROVAL.iter().filter(|_| subresource != "approval") {
+        let (after, before) = (of_type(after, kind), of_type(before, kind));
+        if after.len() > before.len() {
+            let detail = format!("updates may not add a condition of type {kind:?}");
+            errors.push(FieldError::forbidden(conditions, detail));
+        } else if after.len() == before.len() && after != before {
+            let name = "[certificates.CertificateSigningRequestCondition";
+            let diff = internal_structs::diff(name, Some(&Value::from(before)), Some(&Value::from(after)));
+            let detail = format!("updates may not modify a condition of type {kind:?}\n{diff}");
+            errors.push(FieldError::forbidden(conditions, detail));
+        }
+    }
+    if after.str("certificate") != before.str("certificate") {
+        let detail = match subresource {
+            "status" if before.str("certificate").is_empty() => None,
+            "status" => Some("updates may not modify existing certificate content"),
+            _ => Some("updates may not set certificate content"),
+        };
+        errors.extend(detail.map(|detail| FieldError::forbidden(path.child("certificate"), detail)));
+    }
+    errors.extend(object_meta::update_builtin(new, old));
+    errors
+}
+
+fn of_type(status: Option<&Value>, kind: &str) -> Vec<Value> {
+    status.list("conditions").iter().filter(|it| it.str("type") == kind).cloned().collect()
+}
+
+/// Validates the conditions. What was already wrong in the stored object is accepted.
+fn conditions(path: &Path<'_>, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let conditions = new.at("status").list("conditions");
+    let before: Vec<&str> = old.at("status").list("conditions").iter().map(|it| it.str("type")).collect();
+    let repeats = |types: &[&str]| (1..types.len()).any(|index| types[..index].contains(&types[index]));
+    let both = APPROVAL.iter().all(|kind| before.contains(kind));
+    for (index, condition) in conditions.iter().enumerate() {
+        let at = path.index(index);
+        let kind = condition.str("type");
+        if kind.is_empty() && !before.contains(&"") {
+            errors.push(FieldError::required(at.child("type"), ""));
+        }
+        let allowed: &[&str] = if FINAL.contains(&kind) { &["True"] } else { &["False", "True", "Unknown"] };
+        super::field_rules::one_of(&at.child("status"), condition.str("status"), allowed, errors);
+        let earlier = |kind: &str| conditions[..index].iter().any(|it| it.str("type") == kind);
+        let exclusive = match kind {
+            "Approved" => earlier("Denied"),
+            "Denied" => earlier("Approved"),
+            _ => false,
+        };
+        if exclusive && !both {
+            let detail = "Approved and Denied conditions are mutually exclusive";
+            errors.push(FieldError::invalid(path, kind, detail));
+        }
+        if earlier(kind) && !repeats(&before) {
+            errors.push(FieldError::duplicate(at.child("type"), kind));
+        }
+    }
+}
+
+/// Why the bytes are not a list of PEM blocks with certificates. The content of the blocks is not checked.
+fn certificate_error(encoded: &str) -> Option<String> {
+    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
+    if decoded.is_empty() {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&decoded);
+    let blocks = text.split("-----BEGIN ").skip(1);
+    let kinds: Vec<&str> = blocks.filter_map(|block| Some(block.split_once("-----")?.0)).collect();
+    match kinds.iter().find(|kind| **kind != "CERTIFICATE") {
+        Some(kind) => Some(format!("only CERTIFICATE PEM blocks are allowed, found {kind:?}")),
+        None if kinds.is_empty() => Some("must contain at least one CERTIFICATE PEM block".to_owned()),
+        None => None,
     }
 }

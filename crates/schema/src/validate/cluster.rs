@@ -1,12 +1,11 @@
-//! Kinds with few rules: Nodes, PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Leases and PodTemplates.
+//! Kinds with few rules: PodDisruptionBudgets, PriorityClasses, RuntimeClasses, Leases and PodTemplates.
 
-use evenkeel_scalars::{formats, go};
+use evenkeel_scalars::go;
 
 use super::field_rules::{immutable, non_negative, optional_one_of};
 use super::resources::{container_resource_name, resource_value};
-use super::service::cidr;
 use super::workload::{at_most_all, int_or_percent};
-use super::{autoscaler, limitrange, pod, quota, scheduling, storage};
+use super::{autoscaler, conditions, limitrange, node, pod, quota, scheduling, storage};
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::names;
@@ -21,6 +20,9 @@ pub(super) fn create(group: &str, kind: &str, object: &Value, namespaced: bool) 
     // The metadata of a PodDisruptionBudget is validated only if everything else is valid.
     let mut errors = match (group, kind) {
         ("policy", "PodDisruptionBudget") => Vec::new(),
+        ("coordination.k8s.io", "Lease") | ("node.k8s.io", "RuntimeClass") => {
+            object_meta::create(object, namespaced, NameRule::of(group, kind))
+        }
         _ => object_meta::create_builtin(object, namespaced, NameRule::of(group, kind)),
     };
     rules(group, kind, object, &mut errors);
@@ -34,12 +36,18 @@ pub(super) fn update(
     old: &Value,
     subresource: &str,
 ) -> Vec<FieldError> {
-    let mut errors = object_meta::update_builtin(new, old);
+    let mut errors = match (group, kind) {
+        ("policy", "PodDisruptionBudget") => Vec::new(),
+        ("coordination.k8s.io", "Lease") => object_meta::update(new, old),
+        _ => object_meta::update_builtin(new, old),
+    };
     match (group, kind) {
+        ("policy", "PodDisruptionBudget") if subresource == "status" => budget_status(new, &mut errors),
+        ("", "ResourceQuota") if subresource == "status" => quota::status(new, &mut errors),
         ("autoscaling", "HorizontalPodAutoscaler") if subresource == "status" => {
             autoscaler::status(new, &mut errors);
         }
-        ("", "Node") if subresource == "status" => node_update(new, old, &mut errors),
+        ("", "Node") if subresource == "status" => node::update(new, old, &mut errors),
         ("", "Namespace") if subresource == "status" => namespace_phase(new, &mut errors),
         _ if subresource == "status" => {}
         ("scheduling.k8s.io", "PriorityClass") => {
@@ -58,16 +66,18 @@ pub(super) fn update(
             // Kubernetes runs the rules of creation before those of an update, so that common errors occur twice.
             let mut errors = create(group, kind, new, false);
             errors.extend(object_meta::update_builtin(new, old));
-            node_update(new, old, &mut errors);
+            node::update(new, old, &mut errors);
             return errors;
         }
         ("", "ResourceQuota") => quota::update(new, old, &mut errors),
         ("node.k8s.io", "RuntimeClass") => {
-            handler(new, &mut errors);
+            let mut errors = create(group, kind, new, false);
+            errors.extend(object_meta::update(new, old));
             let name = Value::from(new.str("handler"));
             if new.at("handler") != old.at("handler") {
                 immutable(&Path::new("handler"), Some(&name), None, &mut errors);
             }
+            return errors;
         }
         ("", "Namespace") if subresource == "finalize" => {
             let path = Path::new("spec");
@@ -76,7 +86,21 @@ pub(super) fn update(
                 object_meta::finalizer(&list.index(index), name, &mut errors);
             }
         }
-        ("", "Namespace") => {}
+        ("", "Namespace") => {
+            let mut errors = create(group, kind, new, false);
+            errors.extend(object_meta::update_builtin(new, old));
+            return errors;
+        }
+        ("", "LimitRange") => return create(group, kind, new, true),
+        ("", "ServiceAccount") => errors.extend(create(group, kind, new, true)),
+        ("apps", "ControllerRevision") => {
+            errors.extend(object_meta::create_builtin(new, true, NameRule::Subdomain));
+            non_negative(new, &Path::ROOT, "revision", &mut errors);
+            if new.at("data") != old.at("data") {
+                let shown = BadValue::Printed(go::json(new.at("data").unwrap_or(&Value::Null)));
+                errors.push(FieldError::invalid("data", shown, super::field_rules::IMMUTABLE));
+            }
+        }
         _ => rules(group, kind, new, &mut errors),
     }
     errors
@@ -97,7 +121,7 @@ fn namespace_phase(namespace: &Value, errors: &mut Vec<FieldError>) {
 
 fn rules(group: &str, kind: &str, object: &Value, errors: &mut Vec<FieldError>) {
     match (group, kind) {
-        ("", "Node") => node(object, errors),
+        ("", "Node") => node::create(object, errors),
         ("", "Namespace") => {
             let path = Path::new("spec");
             for name in object.at("spec").strs("finalizers") {
@@ -108,6 +132,14 @@ fn rules(group: &str, kind: &str, object: &Value, errors: &mut Vec<FieldError>) 
             pod::template(&Path::new("template"), object.at("template").unwrap_or(&Value::Null), errors);
         }
         ("", "ResourceQuota") => quota::check(object, errors),
+        ("apps", "ControllerRevision") => {
+            non_negative(object, &Path::ROOT, "revision", errors);
+            match object.at("data") {
+                None => errors.push(FieldError::required("data", "data is mandatory")),
+                Some(Value::Object(_)) => {}
+                Some(_) => errors.push(FieldError::required("data", "data must be a valid JSON object")),
+            }
+        }
         ("policy", "PodDisruptionBudget") => budget(object, errors),
         ("scheduling.k8s.io", "PriorityClass") => priority_class(object, errors),
         ("node.k8s.io", "RuntimeClass") => runtime_class(object, errors),
@@ -117,88 +149,6 @@ fn rules(group: &str, kind: &str, object: &Value, errors: &mut Vec<FieldError>) 
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler::check(object, errors),
         _ => {}
     }
-}
-
-fn node(object: &Value, errors: &mut Vec<FieldError>) {
-    let spec = object.at("spec");
-    // Kubernetes' errors for the taints of the spec have the path `metadata`.
-    let path = Path::new("metadata");
-    scheduling::taints(&path.child("taints"), spec.list("taints"), errors);
-    node_resources(object, errors);
-    let path = Path::new("spec");
-    let list = path.child("podCIDRs");
-    let ranges = pod_ranges(spec);
-    for (index, range) in ranges.iter().enumerate() {
-        cidr(&list.index(index), range, errors);
-    }
-    let families = ranges.iter().map(|range| family(range));
-    let families: Option<Vec<bool>> = families.collect();
-    match families {
-        _ if ranges.len() < 2 => {}
-        Some(families) if matches!(families[..], [first, second] if first != second) => {}
-        _ => {
-            let detail = "may specify no more than one CIDR for each IP family";
-            errors.push(FieldError::invalid(list, Value::from(ranges), detail));
-        }
-    }
-}
-
-/// Validates the amounts of resources in the status of a Node.
-fn node_resources(object: &Value, errors: &mut Vec<FieldError>) {
-    let status = Path::new("status");
-    for field in ["capacity", "allocatable"] {
-        let list = status.child(field);
-        for (name, value) in object.at("status").at(field).and_then(Value::as_object).into_iter().flatten() {
-            if let Ok(quantity) = Quantity::from_json(value) {
-                resource_value(&list.child(name), name, &quantity, errors);
-            }
-        }
-    }
-}
-
-/// Whether an address range is one of IPv4; `None` if it is malformed.
-fn family(range: &str) -> Option<bool> {
-    let (address, _) = range.split_once('/').filter(|_| formats::is_cidr(range))?;
-    formats::parse_ip(address).map(|address| address.is_ipv4())
-}
-
-/// The address ranges of a node's pods. `podCIDR`, the field of old clients, decides if it is not the first of them.
-fn pod_ranges(spec: Option<&Value>) -> Vec<String> {
-    let mut ranges: Vec<String> = spec.strs("podCIDRs").into_iter().map(str::to_owned).collect();
-    let first = spec.str("podCIDR");
-    if !first.is_empty() && ranges.first().is_none_or(|range| range != first) {
-        ranges = vec![first.to_owned()];
-    }
-    ranges
-}
-
-/// Validates an update of a Node or of its status: its pod CIDRs and provider id cannot change once they are set.
-fn node_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    node_resources(new, errors);
-    let addresses = new.at("status").list("addresses");
-    for (index, address) in
-        addresses.iter().enumerate().filter(|(index, it)| addresses[..*index].contains(it))
-    {
-        let [kind, text] = ["type", "address"].map(|field| Value::from(address.str(field)));
-        let printed = BadValue::Printed(format!(r#"{{"Type":{kind},"Address":{text}}}"#));
-        errors.push(FieldError::duplicate(Path::new("status").child("addresses").index(index), printed));
-    }
-    let (new, old) = (new.at("spec"), old.at("spec"));
-    let (ranges, before) = (pod_ranges(new), pod_ranges(old));
-    let changed = match ranges.len() == before.len() {
-        true => before.iter().zip(&ranges).filter(|(old, new)| old != new).count(),
-        false => usize::from(!before.is_empty()),
-    };
-    for _ in 0..changed {
-        let detail = r#"node updates may not change podCIDR except from "" to valid"#;
-        errors.push(FieldError::forbidden("spec.podCIDRs", detail));
-    }
-    let provider = old.str("providerID");
-    if !provider.is_empty() && provider != new.str("providerID") {
-        let detail = r#"node updates may not change providerID except from "" to valid"#;
-        errors.push(FieldError::forbidden("spec.providerID", detail));
-    }
-    scheduling::taints(&Path::new("metadata").child("taints"), new.list("taints"), errors);
 }
 
 fn budget(object: &Value, errors: &mut Vec<FieldError>) {
@@ -226,6 +176,16 @@ fn budget(object: &Value, errors: &mut Vec<FieldError>) {
     }
     let policies = ["AlwaysAllow", "IfHealthyBudget"];
     optional_one_of(spec, &path, "unhealthyPodEvictionPolicy", &policies, errors);
+}
+
+/// Validates the status of a PodDisruptionBudget.
+fn budget_status(object: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("status");
+    let status = object.at("status").unwrap_or(&Value::Null);
+    conditions::check(&path.child("conditions"), status.list("conditions"), errors);
+    for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        non_negative(status, &path, field, errors);
+    }
 }
 
 fn priority_class(object: &Value, errors: &mut Vec<FieldError>) {

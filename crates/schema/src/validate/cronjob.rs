@@ -4,6 +4,7 @@ use super::field_rules::{non_negative, one_of};
 use super::job;
 use crate::cron::{self, Schedule};
 use crate::field::{FieldError, Path};
+use crate::internal_structs;
 use crate::json::Value;
 use crate::object_meta::{self, NameRule};
 use crate::read::Read;
@@ -46,6 +47,11 @@ fn spec(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let template = template.child("spec");
     let job_spec = spec.at("jobTemplate").at("spec").unwrap_or(&Value::Null);
     job::without_selector(&template, job_spec, errors);
+    if let Some(selector) = job_spec.at("selector") {
+        let detail = "`selector` will be auto-generated";
+        let shown = internal_structs::bad_value("*meta.LabelSelector", Some(selector));
+        errors.push(FieldError::invalid(template.child("selector"), shown, detail));
+    }
     if job_spec.bool("manualSelector") {
         errors.push(FieldError::not_supported(template.child("manualSelector"), true, &["nil", "false"]));
     }

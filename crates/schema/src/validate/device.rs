@@ -1,13 +1,17 @@
-//! Dynamic resource allocation: DeviceClasses, ResourceClaims and ResourceClaimTemplates.
+//! Dynamic resource allocation: DeviceClasses, ResourceClaims, ResourceClaimTemplates and ResourceSlices.
 
-use evenkeel_scalars::go;
+mod slice;
+mod status;
 
 use super::field_rules::{IMMUTABLE, label, subdomain};
+use super::volume;
 use crate::admission;
-use crate::field::{BadValue, FieldError, Path};
+use crate::field::{FieldError, Path};
+use crate::internal_structs;
 use crate::json::Value;
 use crate::object_meta::{self, NameRule};
 use crate::read::Read;
+use crate::resource_names::is_extended;
 
 const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
 const ONE_KIND: &str = "exactly one of `exactly` or `firstAvailable` is required";
@@ -25,6 +29,7 @@ pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldE
             claim(&inner.child("devices"), spec.at("spec").at("devices"), &mut errors);
         }
         "DeviceClass" => class(&path, spec, &mut errors),
+        "ResourceSlice" => slice::spec(&path, spec.unwrap_or(&Value::Null), None, &mut errors),
         _ => {}
     }
     errors
@@ -32,14 +37,27 @@ pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldE
 
 /// Validates an update.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = object_meta::update_builtin(new, old);
+    let (spec, before) = (new.at("spec"), old.at("spec"));
     let path = Path::new("spec");
-    match kind {
-        "ResourceClaim" if subresource.is_empty() && new.at("spec") != old.at("spec") => {
-            let printed = BadValue::Printed(print_spec(new.at("spec")));
-            errors.push(FieldError::invalid(path, printed, IMMUTABLE));
+    let fixed = |kind: &str, errors: &mut Vec<FieldError>| {
+        if spec != before {
+            errors.push(FieldError::invalid(path, internal_structs::bad_value(kind, spec), IMMUTABLE));
         }
-        "DeviceClass" => class(&path, new.at("spec"), &mut errors),
+    };
+    let mut errors = match (kind, subresource) {
+        ("ResourceClaim" | "DeviceClass", "") => {
+            object_meta::create_builtin(new, kind == "ResourceClaim", NameRule::Subdomain)
+        }
+        ("ResourceClaimTemplate", "") => create(kind, new, true),
+        _ => Vec::new(),
+    };
+    errors.extend(object_meta::update_builtin(new, old));
+    match (kind, subresource) {
+        ("ResourceClaim", "") => fixed("resource.ResourceClaimSpec", &mut errors),
+        ("ResourceClaim", _) => status::update(new, old, &mut errors),
+        ("ResourceClaimTemplate", _) => fixed("resource.ResourceClaimTemplateSpec", &mut errors),
+        ("DeviceClass", _) => class(&path, spec, &mut errors),
+        ("ResourceSlice", _) => slice::spec(&path, spec.unwrap_or(&Value::Null), before, &mut errors),
         _ => {}
     }
     errors
@@ -48,6 +66,12 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) ->
 fn class(path: &Path<'_>, spec: Option<&Value>, errors: &mut Vec<FieldError>) {
     selectors(&path.child("selectors"), spec.list("selectors"), errors);
     configurations(&path.child("config"), spec.list("config"), errors);
+    if let Some(name) = spec.at("extendedResourceName").and_then(Value::as_str)
+        && !is_extended(name)
+    {
+        let detail = "must be a valid extended resource name";
+        errors.push(FieldError::invalid(path.child("extendedResourceName"), name, detail));
+    }
 }
 
 fn claim(path: &Path<'_>, devices: Option<&Value>, errors: &mut Vec<FieldError>) {
@@ -56,7 +80,62 @@ fn claim(path: &Path<'_>, devices: Option<&Value>, errors: &mut Vec<FieldError>)
         request(&requests.index(index), item, errors);
     }
     repeated_names(&requests, devices.list("requests"), errors);
+    let known = request_names(devices);
+    constraints(&path.child("constraints"), devices.list("constraints"), &known, errors);
+    let list = path.child("config");
+    for (index, config) in devices.list("config").iter().enumerate() {
+        references(&list.index(index).child("requests"), config, &known, errors);
+    }
     configurations(&path.child("config"), devices.list("config"), errors);
+}
+
+/// The names by which constraints and configurations refer to the requests of a claim.
+fn request_names(devices: Option<&Value>) -> Vec<String> {
+    let mut names = Vec::new();
+    for request in devices.list("requests") {
+        names.push(request.str("name").to_owned());
+        let parts = request.list("firstAvailable").iter();
+        names.extend(parts.map(|part| format!("{}/{}", request.str("name"), part.str("name"))));
+    }
+    names
+}
+
+fn constraints(path: &Path<'_>, constraints: &[Value], known: &[String], errors: &mut Vec<FieldError>) {
+    for (index, constraint) in constraints.iter().enumerate() {
+        let at = path.index(index);
+        references(&at.child("requests"), constraint, known, errors);
+        let field = ["matchAttribute", "distinctAttribute"].into_iter().find(|field| constraint.has(field));
+        let Some(field) = field else {
+            let detail = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
+            errors.push(FieldError::required(at, detail));
+            continue;
+        };
+        let (place, name) = (at.child(field), constraint.str(field));
+        slice::qualified_name(&place, name, errors);
+        if !name.contains('/') {
+            let detail = "a fully qualified name must be a domain and a name separated by a slash";
+            errors.push(FieldError::invalid(place, name, detail));
+        }
+    }
+}
+
+/// Validates the names of requests that a constraint or a configuration is about.
+fn references(path: &Path<'_>, owner: &Value, known: &[String], errors: &mut Vec<FieldError>) {
+    let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+    let names = owner.strs("requests");
+    for (index, name) in names.iter().enumerate() {
+        let at = path.index(index);
+        let parts: Vec<&str> = name.split('/').collect();
+        if parts.len() <= 2 {
+            parts.iter().for_each(|part| label(&at, part, errors));
+        }
+        if !known.iter().any(|known| known == name) {
+            errors.push(FieldError::invalid(at, *name, detail));
+        }
+        if names[..index].contains(name) {
+            errors.push(FieldError::duplicate(at, *name));
+        }
+    }
 }
 
 fn request(path: &Path<'_>, request: &Value, errors: &mut Vec<FieldError>) {
@@ -105,6 +184,7 @@ fn device(path: &Path<'_>, request: &Value, errors: &mut Vec<FieldError>) {
         "All" | "ExactCount" => {}
         other => errors.push(FieldError::not_supported(path.child("allocationMode"), other, &MODES)),
     }
+    slice::tolerations(&path.child("tolerations"), request.list("tolerations"), errors);
 }
 
 fn repeated_names(path: &Path<'_>, items: &[Value], errors: &mut Vec<FieldError>) {
@@ -117,6 +197,7 @@ fn repeated_names(path: &Path<'_>, items: &[Value], errors: &mut Vec<FieldError>
 }
 
 fn selectors(path: &Path<'_>, selectors: &[Value], errors: &mut Vec<FieldError>) {
+    let environment = admission::Environment::of_devices();
     for (index, selector) in selectors.iter().enumerate() {
         let path = path.index(index);
         let cel = path.child("cel");
@@ -127,7 +208,8 @@ fn selectors(path: &Path<'_>, selectors: &[Value], errors: &mut Vec<FieldError>)
         let (place, text) = (cel.child("expression"), value.str("expression"));
         if text.len() > EXPRESSION_BYTES_MAX {
             errors.push(FieldError::too_long(place, EXPRESSION_BYTES_MAX));
-        } else if let Err(why) = admission::check_expression(text, &["device"], admission::Expected::Anything)
+        } else if let Err(why) =
+            admission::check_expression(text, &environment, admission::Expected::Anything)
         {
             errors.push(FieldError::invalid(place, text, why));
         }
@@ -136,91 +218,15 @@ fn selectors(path: &Path<'_>, selectors: &[Value], errors: &mut Vec<FieldError>)
 
 fn configurations(path: &Path<'_>, items: &[Value], errors: &mut Vec<FieldError>) {
     for (index, item) in items.iter().enumerate() {
-        if item.at("opaque").is_none() {
-            errors.push(FieldError::required(path.index(index).child("opaque"), ""));
-        }
+        let at = path.index(index);
+        let at = at.child("opaque");
+        let Some(opaque) = item.at("opaque") else {
+            errors.push(FieldError::required(at, ""));
+            continue;
+        };
+        volume::driver_name(&at.child("driver"), opaque.str("driver"), errors);
+        slice::parameters(&at.child("parameters"), opaque.at("parameters"), errors);
     }
-}
-
-/// Prints a claim's spec as Go prints its struct.
-fn print_spec(spec: Option<&Value>) -> String {
-    let devices = spec.at("devices");
-    let requests = print_list(devices.list("requests"), |it| {
-        let exactly = it.at("exactly").map_or("null".to_owned(), |it| {
-            format!(
-                "{{{},\"AdminAccess\":{},{}}}",
-                print_device(it),
-                print(it, "adminAccess"),
-                print_rest(it)
-            )
-        });
-        let alternatives = print_list(it.list("firstAvailable"), |it| {
-            format!("{{\"Name\":{},{},{}}}", text(it, "name"), print_device(it), print_rest(it))
-        });
-        format!("{{\"Name\":{},\"Exactly\":{exactly},\"FirstAvailable\":{alternatives}}}", text(it, "name"))
-    });
-    let constraints = print_list(devices.list("constraints"), |it| {
-        format!(
-            "{{\"Requests\":{},\"MatchAttribute\":{},\"DistinctAttribute\":{}}}",
-            print(it, "requests"),
-            print(it, "matchAttribute"),
-            print(it, "distinctAttribute")
-        )
-    });
-    let config = print_list(devices.list("config"), |it| {
-        let opaque = it.at("opaque").map_or("null".to_owned(), |it| {
-            format!("{{\"Driver\":{},\"Parameters\":{}}}", text(it, "driver"), print(it, "parameters"))
-        });
-        format!("{{\"Requests\":{},\"Opaque\":{opaque}}}", print(it, "requests"))
-    });
-    format!("{{\"Devices\":{{\"Requests\":{requests},\"Constraints\":{constraints},\"Config\":{config}}}}}")
-}
-
-fn print_device(request: &Value) -> String {
-    let selectors = print_list(request.list("selectors"), |it| {
-        let cel = it
-            .at("cel")
-            .map_or("null".to_owned(), |it| format!("{{\"Expression\":{}}}", text(it, "expression")));
-        format!("{{\"CEL\":{cel}}}")
-    });
-    format!(
-        "\"DeviceClassName\":{},\"Selectors\":{selectors},\"AllocationMode\":{},\"Count\":{}",
-        text(request, "deviceClassName"),
-        text(request, "allocationMode"),
-        request.int("count").unwrap_or_default()
-    )
-}
-
-fn print_rest(request: &Value) -> String {
-    let tolerations = print_list(request.list("tolerations"), |it| {
-        format!(
-            "{{\"Key\":{},\"Operator\":{},\"Value\":{},\"Effect\":{},\"TolerationSeconds\":{}}}",
-            text(it, "key"),
-            text(it, "operator"),
-            text(it, "value"),
-            text(it, "effect"),
-            print(it, "tolerationSeconds")
-        )
-    });
-    let capacity = request
-        .at("capacity")
-        .map_or("null".to_owned(), |it| format!("{{\"Requests\":{}}}", print(it, "requests")));
-    format!("\"Tolerations\":{tolerations},\"Capacity\":{capacity}")
-}
-
-fn print_list(items: &[Value], item: impl Fn(&Value) -> String) -> String {
-    match items {
-        [] => "null".to_owned(),
-        items => format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(",")),
-    }
-}
-
-fn print(value: &Value, field: &str) -> String {
-    value.at(field).map_or("null".to_owned(), go::json)
-}
-
-fn text(value: &Value, field: &str) -> String {
-    go::json(&Value::from(value.str(field)))
 }
 
 #[cfg(test)]

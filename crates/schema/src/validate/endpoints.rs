@@ -25,7 +25,11 @@ pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
 }
 
 pub(super) fn update(kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = object_meta::update_builtin(new, old);
+    let mut errors = match kind {
+        "EndpointSlice" => Vec::new(),
+        _ => object_meta::update_builtin(new, old),
+    };
+    errors.extend(object_meta::create_builtin(new, true, NameRule::Subdomain));
     rules(kind, new, Some(old), &mut errors);
     if kind == "EndpointSlice" && new.str("addressType") != old.str("addressType") {
         errors.push(FieldError::invalid("addressType", new.str("addressType"), "field is immutable"));
@@ -49,6 +53,9 @@ fn subsets(object: &Value, errors: &mut Vec<FieldError>) {
             for (index, address) in subset.list(field).iter().enumerate() {
                 let at = list.index(index);
                 ip(&at.child("ip"), address.str("ip"), errors);
+                if let Some(node) = address.at("nodeName").and_then(Value::as_str) {
+                    subdomain(&at.child("nodeName"), node, errors);
+                }
                 let hostname = address.str("hostname");
                 if !hostname.is_empty() {
                     label(&at.child("hostname"), hostname, errors);
@@ -73,6 +80,9 @@ fn subsets(object: &Value, errors: &mut Vec<FieldError>) {
             }
             port(&at.child("port"), value.int("port").unwrap_or_default(), errors);
             one_of(&at.child("protocol"), value.str("protocol"), &PROTOCOLS, errors);
+            if let Some(protocol) = value.at("appProtocol").and_then(Value::as_str) {
+                qualified(&at.child("appProtocol"), protocol, errors);
+            }
         }
     }
 }

@@ -20,10 +20,23 @@ pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
     errors
 }
 
-pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = object_meta::update_builtin(new, old);
+pub(super) fn update(kind: &str, new: &Value, subresource: &str) -> Vec<FieldError> {
     if subresource.is_empty() {
-        rules(kind, new, &mut errors);
+        return create(kind, new);
+    }
+    let mut errors = Vec::new();
+    let path = Path::new("status");
+    let list = path.child("conditions");
+    let conditions = new.at("status").list("conditions");
+    for (index, condition) in conditions.iter().enumerate() {
+        let at = list.index(index);
+        let kind = condition.str("type");
+        if conditions[..index].iter().any(|it| it.str("type") == kind) {
+            errors.push(FieldError::duplicate(at.child("type"), kind));
+        }
+        if kind.is_empty() {
+            errors.push(FieldError::required(at.child("type"), ""));
+        }
     }
     errors
 }

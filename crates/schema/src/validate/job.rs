@@ -1,10 +1,12 @@
 //! Jobs.
 
+mod status;
 mod success_policy;
 
 use super::field_rules::{IMMUTABLE, domain_prefixed_path, immutable, non_negative, qualified, supported};
 use super::pod;
 use crate::field::{BadValue, FieldError, Path};
+use crate::internal_structs;
 use crate::json::Value;
 use crate::names;
 use crate::object_meta::{self, NameRule};
@@ -48,7 +50,9 @@ pub(super) fn create(job: &Value) -> Vec<FieldError> {
 
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     if subresource == "status" {
-        return object_meta::update_builtin(new, old);
+        let mut errors = object_meta::update_builtin(new, old);
+        status::update(new, old, &mut errors);
+        return errors;
     }
     // Kubernetes validates an update by the rules of creation as well, so that common errors occur twice.
     let mut errors = create(new);
@@ -57,19 +61,27 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     let (new, old) = (new.at("spec").unwrap_or(&Value::Null), old.at("spec").unwrap_or(&Value::Null));
     spec(&path, new, &mut errors);
     completions(&path.child("completions"), new, old, &mut errors);
-    let frozen = |field: &str, errors: &mut Vec<FieldError>| {
-        immutable(&path.child(field), new.at(field), old.at(field), errors);
+    let frozen = |field: &str, kind: &str, errors: &mut Vec<FieldError>| {
+        if new.at(field) != old.at(field) {
+            let shown = internal_structs::bad_value(kind, new.at(field));
+            errors.push(FieldError::invalid(path.child(field), shown, IMMUTABLE));
+        }
     };
-    frozen("selector", &mut errors);
+    frozen("selector", "*meta.LabelSelector", &mut errors);
     if !old.bool("suspend") {
-        frozen("template", &mut errors);
+        frozen("template", "core.PodTemplateSpec", &mut errors);
     } else if without_scheduling(new) != without_scheduling(old) {
-        let pod = new.at("template").at("spec").cloned().unwrap_or(Value::Null);
+        let pod = internal_structs::bad_value("core.PodSpec", new.at("template").at("spec"));
         errors.push(FieldError::invalid(path.child("template.spec"), pod, IMMUTABLE));
     }
-    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
-    {
-        frozen(field, &mut errors);
+    for (field, kind) in [
+        ("completionMode", "*s"),
+        ("podFailurePolicy", "*batch.PodFailurePolicy"),
+        ("backoffLimitPerIndex", "*i"),
+        ("managedBy", "*s"),
+        ("successPolicy", "*batch.SuccessPolicy"),
+    ] {
+        frozen(field, kind, &mut errors);
     }
     errors
 }
@@ -319,9 +331,9 @@ fn exit_codes(path: &Path<'_>, spec: &Value, codes: &Value, errors: &mut Vec<Fie
         supported(&path.child("operator"), operator, &["In", "NotIn"], errors);
     }
     let pod = spec.at("template").at("spec");
-    let container = codes.str("containerName");
+    let container = codes.at("containerName").and_then(Value::as_str);
     let known = || pod.list("containers").iter().chain(pod.list("initContainers"));
-    if !container.is_empty() && !known().any(|known| known.str("name") == container) {
+    if let Some(container) = container.filter(|name| !known().any(|known| known.str("name") == *name)) {
         let printed = BadValue::Printed(Value::from(container).to_string());
         let detail = "must be one of the container or initContainer names in the pod template";
         errors.push(FieldError::invalid(path.child("containerName"), printed, detail));
@@ -329,7 +341,8 @@ fn exit_codes(path: &Path<'_>, spec: &Value, codes: &Value, errors: &mut Vec<Fie
     let list = path.child("values");
     let values: Vec<i64> = codes.list("values").iter().filter_map(Value::as_i64).collect();
     if values.is_empty() {
-        errors.push(FieldError::invalid(list, Value::from(values.clone()), "at least one value is required"));
+        let shown = codes.at("values").cloned().unwrap_or(Value::Null);
+        errors.push(FieldError::invalid(list, shown, "at least one value is required"));
     }
     for (index, value) in values.iter().enumerate() {
         if *value == 0 && operator == "In" {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use evenkeel_scalars::formats;
 
-use super::field_rules::{domain_prefixed_path, label, named, port, subdomain, supported};
+use super::field_rules::{domain_prefixed_path, ip, label, named, port, subdomain, supported};
 use super::service::cidr;
 use crate::field::{FieldError, Path};
 use crate::json::Value;
@@ -25,14 +25,42 @@ pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldE
 pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     let mut errors = object_meta::update_builtin(new, old);
     if subresource == "status" {
+        addresses(new, old, &mut errors);
         return errors;
     }
     if kind == "IngressClass" && new.at("spec").str("controller") != old.at("spec").str("controller") {
         let controller = new.at("spec").str("controller");
         errors.push(FieldError::invalid("spec.controller", controller, "field is immutable"));
     }
+    if matches!(kind, "Ingress" | "IngressClass") {
+        errors.extend(object_meta::create_builtin(new, kind == "Ingress", NameRule::Subdomain));
+    }
     rules(kind, new, &mut errors);
     errors
+}
+
+/// Validates the addresses at which an Ingress is reached.
+fn addresses(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let points = |ingress: &'_ Value| ingress.at("status").at("loadBalancer").list("ingress").to_vec();
+    let path = Path::new("status");
+    let path = path.child("loadBalancer");
+    let list = path.child("ingress");
+    let before = points(old);
+    for (index, point) in points(new).iter().enumerate() {
+        let at = list.index(index);
+        let address = point.str("ip");
+        if !address.is_empty() && !before.iter().any(|it| it.str("ip") == address) {
+            ip(&at.child("ip"), address, errors);
+        }
+        let host = point.str("hostname");
+        if !host.is_empty() {
+            subdomain(&at.child("hostname"), host, errors);
+            if formats::parse_ip(host).is_some() {
+                let detail = "must be a DNS name, not an IP address";
+                errors.push(FieldError::invalid(at.child("hostname"), host, detail));
+            }
+        }
+    }
 }
 
 fn rules(kind: &str, object: &Value, errors: &mut Vec<FieldError>) {

@@ -1,10 +1,9 @@
 //! PersistentVolumes.
 
-use evenkeel_scalars::go;
-
 use super::field_rules::{label, named, no_backsteps, required, subdomain, supported};
 use super::{scheduling, volume};
-use crate::field::{BadValue, FieldError, Path};
+use crate::field::{FieldError, Path};
+use crate::internal_structs;
 use crate::json::Value;
 use crate::names;
 use crate::object_meta::{self, NameRule};
@@ -59,44 +58,39 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     // Kubernetes runs the rules of creation twice on update.
     let mut errors = create(new);
     errors.extend(create(new));
-    let source = |object: &Value| -> Vec<(&str, Value)> {
+    let source = |object: &Value| -> Value {
         let spec = object.at("spec");
-        SOURCES.iter().filter_map(|name| Some((*name, spec.at(name)?.clone()))).collect()
+        let named = |name: &&str| Some(((*name).to_owned(), spec.at(name)?.clone()));
+        SOURCES.iter().filter_map(named).collect()
     };
-    if source(new) != source(old) {
-        let detail = "spec.persistentvolumesource is immutable after creation\n";
+    let (mut now, then) = (source(new), source(old));
+    // The Secret for expansion may be set later.
+    let expansion = "controllerExpandSecretRef";
+    if then.has("csi")
+        && !then.at("csi").has(expansion)
+        && let Some(Value::Object(csi)) = now.get_mut("csi")
+    {
+        csi.remove(expansion);
+    }
+    if now != then {
+        let diff = internal_structs::diff("core.PersistentVolumeSource", Some(&then), Some(&now));
+        let detail = format!("spec.persistentvolumesource is immutable after creation\n{diff}");
         errors.push(FieldError::forbidden("spec.persistentvolumesource", detail));
     }
     let (mode, before) = (new.at("spec").at("volumeMode"), old.at("spec").at("volumeMode"));
     super::field_rules::immutable(&Path::new("volumeMode"), mode, before, &mut errors);
+    let class = "volumeAttributesClassName";
+    if old.at("spec").has(class) && !new.at("spec").has(class) {
+        let detail = "update from non-nil value to nil is forbidden";
+        errors.push(FieldError::forbidden(Path::new("spec").child(class), detail));
+    }
     let (affinity, before) = (new.at("spec").at("nodeAffinity"), old.at("spec").at("nodeAffinity"));
     if before.is_some() && affinity != before {
-        let printed = BadValue::Printed(affinity.map_or("null".to_owned(), print_affinity));
+        let printed = internal_structs::bad_value("*core.VolumeNodeAffinity", affinity);
         let detail = "field is immutable, except for updating from beta label to GA";
         errors.push(FieldError::invalid("nodeAffinity", printed, detail));
     }
     errors
-}
-
-/// Prints the node affinity as Go does.
-fn print_affinity(affinity: &Value) -> String {
-    let text = |value: &Value, field: &str| value.at(field).map_or("\"\"".to_owned(), go::json);
-    let expressions = |term: &Value, field: &str| {
-        let items = term.list(field).iter().map(|it| {
-            let values = it.at("values").map_or("null".to_owned(), go::json);
-            format!(r#"{{"Key":{},"Operator":{},"Values":{values}}}"#, text(it, "key"), text(it, "operator"))
-        });
-        let items: Vec<String> = items.collect();
-        if items.is_empty() { "null".to_owned() } else { format!("[{}]", items.join(",")) }
-    };
-    let Some(required) = affinity.at("required") else { return r#"{"Required":null}"#.to_owned() };
-    let terms = required.list("nodeSelectorTerms").iter().map(|term| {
-        let (labels, fields) = (expressions(term, "matchExpressions"), expressions(term, "matchFields"));
-        format!(r#"{{"MatchExpressions":{labels},"MatchFields":{fields}}}"#)
-    });
-    let terms: Vec<String> = terms.collect();
-    let terms = if terms.is_empty() { "null".to_owned() } else { format!("[{}]", terms.join(",")) };
-    format!(r#"{{"Required":{{"NodeSelectorTerms":{terms}}}}}"#)
 }
 
 fn spec(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
@@ -213,7 +207,9 @@ fn sources(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
                     }
                 }
             }
-            _ => {}
+            "gcePersistentDisk" => volume::disk(&path.child("persistentDisk"), source, "pdName", errors),
+            "awsElasticBlockStore" => volume::disk(&at, source, "volumeID", errors),
+            other => volume::legacy::check(&at, other, source, true, errors),
         }
     }
     if !found {

@@ -1,12 +1,15 @@
 //! Pods and pod templates.
 
-use evenkeel_scalars::go;
+mod resize;
+mod status;
+mod update;
 
 use super::container::{self, Pod};
 use super::field_rules::{ip, label, named, qualified, subdomain, supported};
 use super::{resources, scheduling, security, volume};
 use crate::field::{BadValue, FieldError, Path};
-use crate::json::{self, Value};
+use crate::internal_structs;
+use crate::json::Value;
 use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 use crate::{names, selector};
@@ -14,8 +17,9 @@ use crate::{names, selector};
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
 const NAMESERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
+/// The longest host name that Linux supports.
+const HOSTNAME_MAX: usize = 64;
 const SEARCH_CHARACTERS_MAX: usize = 2048;
-const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 pub(super) fn create(pod: &Value) -> Vec<FieldError> {
     let mut errors = metadata_and_spec(pod, None);
@@ -68,137 +72,30 @@ fn deletion_cost(path: &Path<'_>, meta: Option<&Value>, errors: &mut Vec<FieldEr
 /// Validates an update through a subresource. Few fields of a pod can change.
 pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
     let mut errors = object_meta::update_builtin(new, old);
-    match subresource {
-        "status" => return errors,
-        "ephemeralcontainers" => {
-            errors.extend(metadata_and_spec(new, Some(old)));
-            ephemeral_update(new, old, &mut errors);
-            return errors;
-        }
-        "resize" => {
-            errors.extend(metadata_and_spec(new, Some(old)));
-            return errors;
-        }
-        _ => {}
-    }
-    errors.extend(metadata_and_spec(new, Some(old)));
-    let path = Path::new("spec");
-    let (new, old) = (new.at("spec").unwrap_or(&Value::Null), old.at("spec").unwrap_or(&Value::Null));
-    for list in ["containers", "initContainers"] {
-        if new.list(list).len() != old.list(list).len() {
-            let detail = "pod updates may not add or remove containers";
-            errors.push(FieldError::forbidden(path.child(list), detail));
-            return errors;
-        }
-    }
-    if !deadline(&path.child("activeDeadlineSeconds"), new, old, &mut errors) {
+    if subresource == "status" {
+        update::annotations(new, old, &mut errors);
+        status::update(new, old, &mut errors);
         return errors;
     }
-    only_added_tolerations(&path.child("tolerations"), new, old, &mut errors);
-    only_deleted_gates(&path.child("schedulingGates"), new, old, &mut errors);
-    if changes_what_is_fixed(new, old) {
-        let detail = format!("pod updates may not change fields other than {UPDATABLE}\n");
-        errors.push(FieldError::forbidden(path, detail));
+    errors.extend(metadata_and_spec(new, Some(old)));
+    if subresource == "resize" {
+        return resize::update(new, old, errors);
+    }
+    update::annotations(new, old, &mut errors);
+    match subresource {
+        "ephemeralcontainers" => {
+            if old.at("metadata").at("annotations").has(update::MIRROR) {
+                return vec![FieldError::forbidden("[]", "static pods do not support ephemeral containers")];
+            }
+            update::ephemeral_containers(new, old, &mut errors);
+        }
+        _ => {
+            let null = &Value::Null;
+            let (spec, before) = (new.at("spec").unwrap_or(null), old.at("spec").unwrap_or(null));
+            update::spec(spec, before, &mut errors);
+        }
     }
     errors
-}
-
-/// Validates a change of the deadline. Returns whether validation goes on.
-fn deadline(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Vec<FieldError>) -> bool {
-    let field = "activeDeadlineSeconds";
-    match (new.int(field), old.int(field)) {
-        (Some(value), _) if !(0..=i64::from(i32::MAX)).contains(&value) => {
-            let detail = names::inclusive_range(0, i64::from(i32::MAX));
-            errors.push(FieldError::invalid(path, value, detail));
-            return false;
-        }
-        (Some(value), Some(before)) if before < value => {
-            errors.push(FieldError::invalid(path, value, "must be less than or equal to previous value"));
-            return false;
-        }
-        (None, Some(_)) => {
-            let detail = "must not update from a positive integer to nil value";
-            errors.push(FieldError::invalid(path, Value::Null, detail));
-        }
-        _ => {}
-    }
-    true
-}
-
-fn only_added_tolerations(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let without_seconds = |toleration: &Value| {
-        let mut toleration = toleration.clone();
-        toleration.as_object_mut().map(|fields| fields.remove("tolerationSeconds"));
-        toleration
-    };
-    let kept: Vec<Value> = new.list("tolerations").iter().map(without_seconds).collect();
-    if old.list("tolerations").iter().any(|toleration| !kept.contains(&without_seconds(toleration))) {
-        let detail = "existing toleration can not be modified except its tolerationSeconds";
-        errors.push(FieldError::forbidden(path, detail));
-        return;
-    }
-    scheduling::tolerations(path, new.list("tolerations"), errors);
-}
-
-fn only_deleted_gates(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let before: Vec<&str> = old.list("schedulingGates").iter().map(|gate| gate.str("name")).collect();
-    for (index, gate) in new.list("schedulingGates").iter().enumerate() {
-        let name = gate.str("name");
-        if !before.contains(&name) {
-            let at = path.index(index);
-            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
-            errors.push(FieldError::forbidden(at.child("name"), detail));
-        }
-    }
-}
-
-/// Whether a spec differs from the old one in fields that cannot change.
-fn changes_what_is_fixed(new: &Value, old: &Value) -> bool {
-    let gated = !old.list("schedulingGates").is_empty();
-    let grace = old.int("terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0)
-        && new.int("terminationGracePeriodSeconds") == Some(1);
-    let may_change = |field: &str| match field {
-        "activeDeadlineSeconds" | "schedulingGates" | "tolerations" => true,
-        "nodeSelector" | "affinity" => gated,
-        "terminationGracePeriodSeconds" => grace,
-        _ => false,
-    };
-    let same_container = |new: &Value, old: &Value| match (new.as_object(), old.as_object()) {
-        (Some(new), Some(old)) => {
-            json::same_but(new, old, |field| field == "image", |_, new, old| new == old)
-        }
-        _ => new == old,
-    };
-    let same = |field: &str, new: &Value, old: &Value| match (field, new, old) {
-        ("containers" | "initContainers", Value::Array(new), Value::Array(old)) => {
-            new.len() == old.len() && new.iter().zip(old).all(|(new, old)| same_container(new, old))
-        }
-        _ => new == old,
-    };
-    match (new.as_object(), old.as_object()) {
-        (Some(new), Some(old)) => !json::same_but(new, old, may_change, same),
-        _ => new != old,
-    }
-}
-
-fn ephemeral_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let path = Path::new("spec");
-    let path = path.child("ephemeralContainers");
-    let kept = new.at("spec").list("ephemeralContainers");
-    for container in old.at("spec").list("ephemeralContainers") {
-        let name = go::quote(container.str("name"));
-        match kept.iter().find(|kept| kept.str("name") == container.str("name")) {
-            None => {
-                let detail = format!("existing ephemeral containers {name} may not be removed\n");
-                errors.push(FieldError::forbidden(path, detail));
-            }
-            Some(kept) if kept != container => {
-                let detail = format!("existing ephemeral containers {name} may not be changed\n");
-                errors.push(FieldError::forbidden(path, detail));
-            }
-            Some(_) => {}
-        }
-    }
 }
 
 /// Validates a pod template at `path`.
@@ -230,6 +127,7 @@ fn spec(
     errors: &mut Vec<FieldError>,
 ) {
     let volumes = volume::volumes(&path.child("volumes"), spec.list("volumes"), name, errors);
+    resource_claims(&path.child("resourceClaims"), spec.list("resourceClaims"), errors);
     let pod = Pod {
         old: old.filter(|old| SEEN_BY_CONTAINERS.iter().all(|field| old.get(*field) == spec.get(*field))),
         volumes,
@@ -273,8 +171,55 @@ fn spec(
         errors,
     );
     names_of(path, spec, errors);
+    hostname_override(&path.child("hostnameOverride"), spec, errors);
     scheduling::tolerations(&path.child("tolerations"), spec.list("tolerations"), errors);
     rest(path, spec, errors);
+}
+
+/// Validates the name that a pod has for itself, whatever its own name is.
+fn hostname_override(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let Some(name) = spec.at("hostnameOverride").and_then(Value::as_str) else { return };
+    if spec.bool("setHostnameAsFQDN") {
+        let detail = "may not be specified when setHostnameAsFQDN is true";
+        errors.push(FieldError::invalid(path, name, detail));
+    }
+    if spec.bool("hostNetwork") {
+        errors.push(FieldError::invalid(path, name, "may not be specified when hostNetwork is true"));
+    }
+    if name.len() > HOSTNAME_MAX {
+        errors.push(FieldError::too_long(path, HOSTNAME_MAX));
+    }
+    subdomain(path, name, errors);
+}
+
+/// Validates the resource claims of a pod, each of which names a claim or a template.
+fn resource_claims(path: &Path<'_>, claims: &[Value], errors: &mut Vec<FieldError>) {
+    for (index, claim) in claims.iter().enumerate() {
+        let at = path.index(index);
+        let name = claim.str("name");
+        if name.is_empty() {
+            errors.push(FieldError::required(at.child("name"), ""));
+        } else if claims[..index].iter().any(|it| it.str("name") == name) {
+            errors.push(FieldError::duplicate(at.child("name"), name));
+        } else {
+            label(&at.child("name"), name, errors);
+        }
+        let fields = ["resourceClaimName", "resourceClaimTemplateName"];
+        let detail = match fields.iter().filter(|field| claim.has(field)).count() {
+            0 => Some("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+            1 => None,
+            _ => Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"),
+        };
+        if let Some(detail) = detail {
+            let shown = internal_structs::bad_value("core.PodResourceClaim", Some(claim));
+            errors.push(FieldError::invalid(at, shown, detail));
+        }
+        for field in fields {
+            if let Some(name) = claim.at(field).and_then(Value::as_str) {
+                subdomain(&at.child(field), name, errors);
+            }
+        }
+    }
 }
 
 fn host_network(path: &Path<'_>, spec: &Value, is_pod: bool, errors: &mut Vec<FieldError>) {
@@ -372,11 +317,12 @@ fn rest(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
             subdomain(&hostnames.index(index), hostname, errors);
         }
     }
-    for field in ["priorityClassName", "runtimeClassName"] {
-        let text = spec.str(field);
-        if !text.is_empty() {
-            subdomain(&path.child(field), text, errors);
-        }
+    let class = spec.str("priorityClassName");
+    if !class.is_empty() {
+        subdomain(&path.child("priorityClassName"), class, errors);
+    }
+    if let Some(class) = spec.at("runtimeClassName").and_then(Value::as_str) {
+        subdomain(&path.child("runtimeClassName"), class, errors);
     }
     if let Some(policy) = spec.at("preemptionPolicy").and_then(Value::as_str)
         && !matches!(policy, "PreemptLowerPriority" | "Never")
@@ -385,9 +331,11 @@ fn rest(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
         let at = path.child("preemptionPolicy");
         errors.push(FieldError::not_supported(at, printed, &["PreemptLowerPriority", "Never"]));
     }
+    let overhead = serde_json::json!({"limits": spec.at("overhead")});
+    resources::requirements(&path.child("overhead"), spec.at("overhead").map(|_| &overhead), &[], errors);
     if let Some(os) = spec.at("os") {
         match os.str("name") {
-            "" => errors.push(FieldError::required(path.child("os.name"), "cannot be empty")),
+            "" => errors.push(FieldError::required(path.child("os.name"), "")),
             name => supported(&path.child("os"), name, &["linux", "windows"], errors),
         }
     }

@@ -5,7 +5,7 @@ use evenkeel_scalars::go;
 use super::field_rules::IMMUTABLE;
 use super::resources::{resource_name, resource_value};
 use crate::field::{BadValue, FieldError, Path};
-use crate::json::Value;
+use crate::json::{Map, Value};
 use crate::quantity::Quantity;
 use crate::read::Read;
 use crate::resource_names::{QUOTA_CPU_AND_MEMORY, is_standard_for_quota};
@@ -26,18 +26,29 @@ const CONFLICTS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminatin
 pub(super) fn check(object: &Value, errors: &mut Vec<FieldError>) {
     let spec = object.at("spec").unwrap_or(&Value::Null);
     let path = Path::new("spec");
-    let hard = path.child("hard");
-    for (name, value) in spec.map("hard").into_iter().flatten() {
-        let at = hard.key(name);
-        resource(&at, name, errors);
-        if let Ok(quantity) = Quantity::from_json(value) {
-            resource_value(&at, name, &quantity, errors);
-        }
-    }
+    amounts(&path.child("hard"), spec.map("hard"), errors);
     scopes(&path.child("scopes"), spec, errors);
     if let Some(selector) = spec.at("scopeSelector") {
         let path = path.child("scopeSelector");
         scope_selector(&path.child("matchExpressions"), spec, selector, errors);
+    }
+}
+
+/// Validates the status: the names and amounts of its resources.
+pub(super) fn status(object: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("status");
+    for field in ["hard", "used"] {
+        amounts(&path.child(field), object.at("status").unwrap_or(&Value::Null).map(field), errors);
+    }
+}
+
+fn amounts(path: &Path<'_>, amounts: Option<&Map<String, Value>>, errors: &mut Vec<FieldError>) {
+    for (name, value) in amounts.into_iter().flatten() {
+        let at = path.key(name);
+        resource(&at, name, errors);
+        if let Ok(quantity) = Quantity::from_json(value) {
+            resource_value(&at, name, &quantity, errors);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Services. The API server validates what depends on the addresses and ports of the whole cluster.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use evenkeel_scalars::formats;
 
 use super::field_rules::{
@@ -39,8 +41,19 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
         return errors;
     }
     cluster_ips_update(new, old, &mut errors);
+    balancer_class(new.at("spec"), old.at("spec"), &mut errors);
     rules(new, &mut errors);
     errors
+}
+
+/// Validates that the class of a load balancer stays as long as the Service has one.
+fn balancer_class(new: Option<&Value>, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let field = "loadBalancerClass";
+    let both = [new, old].iter().all(|spec| spec.str("type") == "LoadBalancer");
+    if both && new.at(field) != old.at(field) {
+        let shown = BadValue::Printed(new.at(field).unwrap_or(&Value::Null).to_string());
+        errors.push(FieldError::invalid(Path::new("spec").child(field), shown, "may not change once set"));
+    }
 }
 
 /// Validates `status.loadBalancer`, which only Services of the type `LoadBalancer` may have.
@@ -290,12 +303,12 @@ fn external_ips(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
 pub(super) fn endpoint_ip(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     let Some(address) = formats::parse_ip(text) else { return };
     let link_local = match address {
-        std::net::IpAddr::V4(address) => address.is_link_local(),
-        std::net::IpAddr::V6(address) => address.segments()[0] & 0xffc0 == 0xfe80,
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.segments()[0] & 0xffc0 == 0xfe80,
     };
     let link_local_multicast = match address {
-        std::net::IpAddr::V4(address) => address.octets()[..3] == [224, 0, 0],
-        std::net::IpAddr::V6(address) => address.segments()[0] & 0xff0f == 0xff02,
+        IpAddr::V4(address) => address.octets()[..3] == [224, 0, 0],
+        IpAddr::V6(address) => address.segments()[0] & 0xff0f == 0xff02,
     };
     if address.is_unspecified() {
         errors.push(FieldError::invalid(path, text, "may not be unspecified (0.0.0.0 or ::)"));
@@ -340,11 +353,42 @@ fn balancer(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Validates a CIDR range.
+/// Validates an address range. Addresses with leading zeros and ranges that do not begin at their first address are refused.
 pub(super) fn cidr(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
-    if !formats::is_cidr(text) {
+    let range = text.split_once('/').filter(|_| formats::is_cidr(text));
+    let Some((address, length)) = range else {
         let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
         errors.push(FieldError::invalid(path, text, detail));
+        return;
+    };
+    let (strict, bits) = (address.parse::<IpAddr>(), length.parse::<u32>().unwrap_or_default());
+    let detail = match strict {
+        Err(_) => "must not have leading 0s in IP or prefix length",
+        Ok(_) if length.len() > 1 && length.starts_with('0') => {
+            "must not have leading 0s in IP or prefix length"
+        }
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
+            "must not have an IPv4-mapped IPv6 address"
+        }
+        Ok(address) if first_address(address, bits) != address => {
+            "must not have bits set beyond the prefix length"
+        }
+        Ok(_) => return,
+    };
+    errors.push(FieldError::invalid(path, text, detail));
+}
+
+/// The first address of a range.
+fn first_address(address: IpAddr, bits: u32) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or_default();
+            Ipv4Addr::from_bits(address.to_bits() & mask).into()
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - bits).unwrap_or_default();
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
     }
 }
 

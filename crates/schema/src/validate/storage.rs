@@ -17,7 +17,7 @@ use crate::selector;
 const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 * 1024;
 const DRIVER_NAME_MAX: usize = 63;
-const NODE_ID_MAX: usize = 192;
+const NODE_ID_MAX: usize = 256;
 const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 const UPDATE_PERIOD_SECONDS_MIN: i64 = 10;
@@ -91,6 +91,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Vec<Fiel
             immutable(&path.child(field), new.at(field), old.at(field), errors);
         }
         "CSIStorageCapacity" => {
+            errors.extend(object_meta::create_builtin(new, true, object_meta::NameRule::Subdomain));
             check(kind, new, errors);
             for field in ["nodeTopology", "storageClassName"] {
                 immutable(&Path::new(field), new.at(field), old.at(field), errors);

@@ -1,5 +1,7 @@
 //! The volumes of a pod.
 
+pub(super) mod legacy;
+
 use evenkeel_scalars::go;
 
 use super::field_rules::{
@@ -155,43 +157,7 @@ fn one(
         "csi" => csi(&path, source, errors),
         "ephemeral" => ephemeral(volume, &path, source, volume_name, pod, errors),
         "image" => image(&path, source, errors),
-        "iscsi" => {
-            for field in ["targetPortal", "iqn"] {
-                required(source, &path, field, errors);
-            }
-        }
-        other => others(&path, other, source, errors),
-    }
-}
-
-/// Validates the required fields of the other volume sources.
-fn others(path: &Path<'_>, name: &str, source: &Value, errors: &mut Vec<FieldError>) {
-    let fields: &[&str] = match name {
-        "glusterfs" => &["endpoints", "path"],
-        "cinder" | "portworxVolume" => &["volumeID"],
-        "azureFile" => &["secretName", "shareName"],
-        "vsphereVolume" => &["volumePath"],
-        "photonPersistentDisk" => &["pdID"],
-        "azureDisk" => &["diskName", "diskURI"],
-        "flexVolume" => &["driver"],
-        "storageos" => &["volumeName"],
-        "scaleIO" => &["gateway", "system", "volumeName"],
-        "rbd" => {
-            if source.list("monitors").is_empty() {
-                errors.push(FieldError::required(path.child("monitors"), ""));
-            }
-            &["image"]
-        }
-        "cephfs" => {
-            if source.list("monitors").is_empty() {
-                errors.push(FieldError::required(path.child("monitors"), ""));
-            }
-            &[]
-        }
-        _ => &[],
-    };
-    for field in fields {
-        required(source, path, field, errors);
+        other => legacy::check(&path, other, source, false, errors),
     }
 }
 
@@ -226,7 +192,7 @@ pub(super) fn nfs(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>)
     }
 }
 
-fn disk(path: &Path<'_>, source: &Value, id: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn disk(path: &Path<'_>, source: &Value, id: &str, errors: &mut Vec<FieldError>) {
     required(source, path, id, errors);
     if let Some(partition) = source.int("partition").filter(|partition| !(0..=255).contains(partition)) {
         let detail = "must be between 0 and 255, inclusive";
@@ -292,9 +258,6 @@ fn projected(volume: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
             found = true;
             projection_of(volume, &at, name, projection, &mut paths, errors);
         }
-        if !found {
-            errors.push(FieldError::required(path, "must specify a volume type"));
-        }
     }
 }
 
@@ -316,7 +279,7 @@ fn projection_of(
                 downward_file(path, file, errors);
             }
         }
-        "serviceAccountToken" => token(path, source, errors),
+        "serviceAccountToken" => token(volume, path, source, errors),
         _ => {}
     }
     for item in source.list("items").iter().filter(|item| !item.str("path").is_empty()) {
@@ -331,7 +294,7 @@ fn projection_of(
     }
 }
 
-fn token(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
+fn token(volume: &Path<'_>, path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
     let seconds = source.int("expirationSeconds").unwrap_or_default();
     if seconds < 600 {
         let detail = "may not specify a duration less than 10 minutes";
@@ -342,8 +305,8 @@ fn token(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid(path.child("expirationSeconds"), seconds, detail));
     }
     match source.str("path") {
-        "" => errors.push(FieldError::required(path.child("path"), "")),
-        text => local_non_reserved_path(&path.child("path"), text, errors),
+        "" => errors.push(FieldError::required(volume.child("path"), "")),
+        text => local_non_reserved_path(&volume.child("path"), text, errors),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Webhook configurations.
 
-use super::admission_policy;
 use super::field_rules::{named, qualified, supported};
-use crate::admission::{self, Expected};
+use super::{admission_policy, conditions as status_conditions};
+use crate::admission::{self, Environment, Expected};
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::names;
@@ -16,19 +16,22 @@ pub(super) const FAILURE: [&str; 2] = ["Fail", "Ignore"];
 pub(super) const MATCH: [&str; 2] = ["Equivalent", "Exact"];
 const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 const CONDITIONS_MAX: usize = 64;
-/// The variables of a policy's expressions, whose types are known only at run time.
-const VARIABLES: [&str; 6] = ["object", "oldObject", "request", "namespaceObject", "authorizer", "variables"];
 
 pub(super) fn create(kind: &str, object: &Value) -> Vec<FieldError> {
-    let mut errors = object_meta::create_builtin(object, false, NameRule::Subdomain);
+    let mut errors = object_meta::create(object, false, NameRule::Subdomain);
     rules(kind, object, &mut errors);
     errors
 }
 
-pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) -> Vec<FieldError> {
-    let mut errors = object_meta::update_builtin(new, old);
+pub(super) fn update(kind: &str, new: &Value, subresource: &str) -> Vec<FieldError> {
     if subresource.is_empty() {
-        rules(kind, new, &mut errors);
+        return create(kind, new);
+    }
+    let mut errors = Vec::new();
+    if subresource == "status" {
+        let (status, path) = (new.at("status"), Path::new("status"));
+        admission_policy::type_checking(&path.child("typeChecking"), status, &mut errors);
+        status_conditions::check(&path.child("conditions"), status.list("conditions"), &mut errors);
     }
     errors
 }
@@ -95,7 +98,7 @@ fn webhook(path: &Path<'_>, hook: &Value, errors: &mut Vec<FieldError>) {
         hook.at("clientConfig").unwrap_or(&Value::Null),
         errors,
     );
-    conditions(&path.child("matchConditions"), hook.list("matchConditions"), &[], errors);
+    conditions(&path.child("matchConditions"), hook.list("matchConditions"), false, errors);
 }
 
 fn full_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
@@ -194,7 +197,8 @@ fn resources(path: &Path<'_>, given: &[&str], errors: &mut Vec<FieldError>) {
     }
 }
 
-pub(super) fn conditions(list: &Path<'_>, conditions: &[Value], more: &[&str], errors: &mut Vec<FieldError>) {
+pub(super) fn conditions(list: &Path<'_>, conditions: &[Value], params: bool, errors: &mut Vec<FieldError>) {
+    let environment = Environment::of_conditions(params);
     if conditions.len() > CONDITIONS_MAX {
         errors.push(FieldError::too_many(list, conditions.len(), CONDITIONS_MAX));
     }
@@ -202,7 +206,7 @@ pub(super) fn conditions(list: &Path<'_>, conditions: &[Value], more: &[&str], e
         let path = list.index(index);
         match condition.str("expression").trim() {
             "" => errors.push(FieldError::required(path.child("expression"), "")),
-            text => expression(&path.child("expression"), text, Expected::Bool, more, errors),
+            text => expression(&path.child("expression"), text, Expected::Bool, &environment, errors),
         }
         let name = condition.str("name");
         match name {
@@ -220,11 +224,10 @@ pub(super) fn expression(
     path: &Path<'_>,
     text: &str,
     expected: Expected,
-    more: &[&str],
+    environment: &Environment,
     errors: &mut Vec<FieldError>,
 ) {
-    let variables: Vec<&str> = VARIABLES.iter().chain(more).copied().collect();
-    if let Err(problem) = admission::check_expression(text, &variables, expected) {
+    if let Err(problem) = admission::check_expression(text, environment, expected) {
         errors.push(FieldError::invalid(path, text, problem));
     }
 }

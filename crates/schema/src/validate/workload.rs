@@ -6,10 +6,11 @@ use evenkeel_scalars::go;
 
 use stateful_set::{stateful_set, stateful_set_update};
 
-use super::field_rules::{immutable, non_negative, supported};
+use super::field_rules::{IMMUTABLE, non_negative, supported};
 use super::pod;
 use crate::field::{BadValue, FieldError, Path};
 use crate::int_or_string::IntOrString;
+use crate::internal_structs;
 use crate::json::{Map, Value};
 use crate::names;
 use crate::object_meta::{self, NameRule};
@@ -36,16 +37,24 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) ->
     let path = Path::new("spec");
     let selectors = (new.at("spec").at("selector"), old.at("spec").at("selector"));
     if kind == "DaemonSet" {
-        immutable(&path.child("selector"), selectors.0, selectors.1, &mut errors);
+        fixed_selector(&path.child("selector"), selectors.0, selectors.1, &mut errors);
     }
     spec(kind, new, Some(old), &mut errors);
     match kind {
         "DaemonSet" => {}
         "StatefulSet" => stateful_set_update(&path, new, old, &mut errors),
         "ReplicationController" => {}
-        _ => immutable(&path.child("selector"), selectors.0, selectors.1, &mut errors),
+        _ => fixed_selector(&path.child("selector"), selectors.0, selectors.1, &mut errors),
     }
     errors
+}
+
+/// Validates that an update does not change a selector.
+fn fixed_selector(path: &Path<'_>, new: Option<&Value>, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    if new != old {
+        let shown = internal_structs::bad_value("*meta.LabelSelector", new);
+        errors.push(FieldError::invalid(path, shown, IMMUTABLE));
+    }
 }
 
 fn spec(kind: &str, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
@@ -86,7 +95,8 @@ fn check_selector(path: &Path<'_>, spec: &Value, kind: &str, errors: &mut Vec<Fi
     let empty =
         selector.map("matchLabels").is_none_or(Map::is_empty) && selector.list("matchExpressions").is_empty();
     if empty {
-        errors.push(FieldError::invalid(at, selector, format!("empty selector is invalid for {kind}")));
+        let shown = internal_structs::bad_value("*meta.LabelSelector", Some(selector));
+        errors.push(FieldError::invalid(at, shown, format!("empty selector is invalid for {kind}")));
     }
 }
 
@@ -100,7 +110,7 @@ fn matching(
 ) -> bool {
     let labels = template.at("metadata").at("labels");
     let Ok(selector) = LabelSelector::from_object(spec.at("selector").unwrap_or(&Value::Null)) else {
-        let shown = spec.at("selector").cloned().unwrap_or(Value::Null);
+        let shown = internal_structs::bad_value("*meta.LabelSelector", spec.at("selector"));
         let field = path.to_string().replace(".template", ".selector");
         errors.push(FieldError::invalid(field, shown, unreadable));
         return false;
@@ -328,16 +338,20 @@ fn status(kind: &str, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         "StatefulSet" => &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
         "Deployment" => &["updatedReplicas", "readyReplicas", "availableReplicas"],
         "DaemonSet" => {
-            for field in
-                ["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"]
-            {
+            for field in DAEMON_COUNTS {
                 non_negative(status, &path, field, errors);
             }
+            collisions(&path.child("collisionCount"), status, old, errors);
             return;
         }
         _ => &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
     };
-    for field in ["replicas"].iter().chain(counts).chain(&["observedGeneration", "collisionCount"]) {
+    for field in ["replicas"].iter().chain(counts).chain(&[
+        "observedGeneration",
+        "terminatingReplicas",
+        "unavailableReplicas",
+        "collisionCount",
+    ]) {
         non_negative(status, &path, field, errors);
     }
     let count = |field: &str| status.int(field).unwrap_or_default();
@@ -352,12 +366,26 @@ fn status(kind: &str, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         let detail = format!("cannot be greater than {name}");
         errors.push(FieldError::invalid(path.child("availableReplicas"), count("availableReplicas"), detail));
     }
-    let before = old.at("status").int("collisionCount");
-    if before.is_some_and(|before| before > count("collisionCount")) {
-        errors.push(FieldError::invalid(
-            path.child("collisionCount"),
-            count("collisionCount"),
-            "cannot be decremented",
-        ));
+    collisions(&path.child("collisionCount"), status, old, errors);
+}
+
+/// The counts in the status of a DaemonSet.
+const DAEMON_COUNTS: [&str; 9] = [
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "desiredNumberScheduled",
+    "numberReady",
+    "observedGeneration",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
+    "collisionCount",
+];
+
+/// Validates that the number of hash collisions does not shrink.
+fn collisions(path: &Path<'_>, status: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let count = status.int("collisionCount").unwrap_or_default();
+    if old.at("status").int("collisionCount").is_some_and(|before| before > count) {
+        errors.push(FieldError::invalid(path, count, "cannot be decremented"));
     }
 }

@@ -228,7 +228,14 @@ fn run(expression: &str, levels: usize) {
     let object =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}});
     let null = Value::Null;
-    let inputs = Inputs { object: &object, old: &null, request: &null, params: &null, namespace: &null };
+    let inputs = Inputs {
+        object: &object,
+        old: &null,
+        request: &null,
+        params: &null,
+        namespace: &null,
+        authorizer: None,
+    };
     let spec = json!({"variables": [{"name": "v", "expression": expression}],
         "validations": [{"expression": "variables.v != variables.v"}]});
     let verdict = Policy::compile(&spec).decide(&inputs);
@@ -300,7 +307,14 @@ fn variables_that_nest_each_other() {
     on_stack(EXPRESSION_STACK_BYTES, || {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
         let null = Value::Null;
-        let inputs = Inputs { object: &object, old: &null, request: &null, params: &null, namespace: &null };
+        let inputs = Inputs {
+            object: &object,
+            old: &null,
+            request: &null,
+            params: &null,
+            namespace: &null,
+            authorizer: None,
+        };
         let wrapped = |n: usize| text(20, "[", &format!("variables.v{n}"), "]");
         let twice = |n: usize| format!("[variables.v{n}, variables.v{n}]");
         for wrap in [&wrapped as &dyn Fn(usize) -> String, &twice] {

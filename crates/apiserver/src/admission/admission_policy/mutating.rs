@@ -1,12 +1,13 @@
 //! MutatingAdmissionPolicies and their bindings.
 
-use evenkeel_schema::admission::{Inputs, MutatingPolicy};
+use evenkeel_schema::admission::{Authorizer, Inputs, MutatingPolicy};
 use evenkeel_schema::defaults;
 use evenkeel_schema::normalize::normalize;
 use evenkeel_schema::structural;
 use serde_json::Value;
 
 use super::{matching, namespace, namespace_object, params, registered, request};
+use crate::admission::access::Access;
 use crate::admission::plugin::{Admission, Handles, Operation, Plugin};
 use crate::admission_registration::{Binding, Hook};
 use crate::context::RequestContext;
@@ -76,7 +77,9 @@ fn mutate(
     let before = object.clone();
     let namespace = namespace_object(admission);
     let old = admission.old.unwrap_or(&Value::Null);
-    let inputs = Inputs { object: &before, old, request, params, namespace: &namespace };
+    let access = Access::of(ctx);
+    let authorizer: Option<&dyn Authorizer> = Some(&access);
+    let inputs = Inputs { object: &before, old, request, params, namespace: &namespace, authorizer };
     hook.policy.mutate(&inputs, schema, object, &|object| settle(ctx, object))
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use evenkeel_schema::go;
 use evenkeel_schema::json::go_kind;
 use evenkeel_schema::patch::{self, PatchError};
+use evenkeel_schema::patched_text::{self, Touched};
 use evenkeel_schema::strict_decoding::DecodingErrors;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
@@ -107,15 +108,21 @@ impl Patch {
     }
 
     /// The error for a result that Go cannot decode; `None` if it can. The error quotes numbers as the patch spells them.
-    pub(super) fn undecodable(&self, object: &Value, mut found: DecodingErrors) -> Option<Status> {
+    pub(super) fn undecodable(
+        &self,
+        ctx: &RequestContext<'_>,
+        old: Option<&Value>,
+        object: &Value,
+        mut found: DecodingErrors,
+    ) -> Option<Status> {
         found.refusal.as_ref()?;
         match self.kind {
             Kind::Json => found.spell_by_json_patch(&self.text),
             _ => found.spell_by_merge_patch(&self.text),
         }
         let shown = match self.kind {
-            Kind::Strategic => self.shown(object),
-            _ => found.print(object),
+            Kind::Strategic => go::text(&self.value),
+            _ => self.ordered(ctx, old, found.print(object)),
         };
         found.refusal.map(|why| super::invalid_patch(&shown, &why))
     }
@@ -159,11 +166,21 @@ impl Patch {
 
     /// The text with which an error shows the patch: the result as JSON, or a strategic merge patch as Go
     /// prints a map.
-    pub(super) fn shown(&self, object: &Value) -> String {
+    pub(super) fn shown(&self, ctx: &RequestContext<'_>, old: Option<&Value>, object: &Value) -> String {
         match self.kind {
             Kind::Strategic => go::text(&self.value),
-            _ => object.to_string(),
+            _ => self.ordered(ctx, old, object.to_string()),
         }
+    }
+
+    /// The text of the patched object, with its members in the order in which Kubernetes prints them.
+    fn ordered(&self, ctx: &RequestContext<'_>, old: Option<&Value>, text: String) -> String {
+        let Some(old) = old.filter(|_| !ctx.info.is_custom()) else { return text };
+        let touched = match self.kind {
+            Kind::Json => Touched::by_json_patch(&self.value),
+            _ => Touched::by_merge_patch(old, &self.value),
+        };
+        patched_text::order(&ctx.info.group, &ctx.info.version, &ctx.info.kind, &text, &touched)
     }
 }
 

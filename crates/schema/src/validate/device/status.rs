@@ -1,0 +1,144 @@
+//! The status of a ResourceClaim: its allocation, its users and its devices.
+
+use super::super::conditions;
+use super::super::field_rules::{label, required};
+use super::super::volume;
+use super::{references, request_names, slice};
+use crate::field::{FieldError, Path};
+use crate::json::Value;
+use crate::read::Read;
+
+const USERS_MAX: usize = 256;
+const CONDITIONS_MAX: usize = 8;
+const USER_FIELDS: [&str; 3] = ["resource", "name", "uid"];
+
+/// Validates the new status of a claim.
+pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("status");
+    let (status, before) = (new.at("status").unwrap_or(&Value::Null), old.at("status"));
+    users(&path.child("reservedFor"), status, errors);
+    devices(&path.child("devices"), status, errors);
+    let at = path.child("reservedFor");
+    if !status.list("reservedFor").is_empty() {
+        let added = status.list("reservedFor").iter().any(|user| !before.list("reservedFor").contains(user));
+        if !status.has("allocation") {
+            errors.push(FieldError::forbidden(at, "may not be specified when `allocated` is not set"));
+        } else if new.at("metadata").has("deletionTimestamp") && added {
+            let detail =
+                "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+            errors.push(FieldError::forbidden(at, detail));
+        }
+    }
+    allocation(&path.child("allocation"), new, before, errors);
+}
+
+fn users(path: &Path<'_>, status: &Value, errors: &mut Vec<FieldError>) {
+    let users = status.list("reservedFor");
+    if users.len() > USERS_MAX {
+        errors.push(FieldError::too_many(path, users.len(), USERS_MAX));
+    }
+    for (index, user) in users.iter().enumerate() {
+        let at = path.index(index);
+        for field in USER_FIELDS {
+            required(user, &at, field, errors);
+        }
+        if users[..index].iter().any(|other| other.str("uid") == user.str("uid")) {
+            errors.push(FieldError::duplicate(at, user.str("uid")));
+        }
+    }
+}
+
+fn devices(path: &Path<'_>, status: &Value, errors: &mut Vec<FieldError>) {
+    let allocated = status.at("allocation").at("devices").list("results");
+    let fields = ["driver", "pool", "device", "shareID"];
+    for (index, device) in status.list("devices").iter().enumerate() {
+        let at = path.index(index);
+        volume::driver_name(&at.child("driver"), device.str("driver"), errors);
+        slice::pool_name(&at.child("pool"), device.str("pool"), errors);
+        label(&at.child("device"), device.str("device"), errors);
+        if let Some(share) = device.at("shareID").and_then(Value::as_str) {
+            uid(&at.child("shareID"), share, errors);
+        }
+        let same = |other: &Value| fields.iter().all(|field| other.str(field) == device.str(field));
+        if !allocated.iter().any(same) {
+            let detail = "must be an allocated device in the claim";
+            errors.push(FieldError::invalid(at, slice::shared_id(device), detail));
+        }
+        let list = device.list("conditions");
+        if list.len() > CONDITIONS_MAX {
+            errors.push(FieldError::too_many(at.child("conditions"), list.len(), CONDITIONS_MAX));
+        }
+        conditions::check(&at.child("conditions"), list, errors);
+        if device.has("data") {
+            slice::parameters(&at.child("data"), device.at("data"), errors);
+        }
+    }
+}
+
+/// Validates a UID in its usual spelling.
+fn uid(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
+    if !matches!(text.len(), 32 | 36 | 38 | 45) {
+        let detail = format!("error validating uid: invalid UUID length: {}", text.len());
+        errors.push(FieldError::invalid(path, text, detail));
+        return;
+    }
+    let shape = |(index, byte): (usize, u8)| match index {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    if !text.bytes().enumerate().all(shape) {
+        errors.push(FieldError::invalid(path, text, "error validating uid: invalid UUID format"));
+    } else if text.len() != 36 || text != text.to_lowercase() {
+        let detail = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters";
+        errors.push(FieldError::invalid(path, text, detail));
+    }
+}
+
+/// Validates an allocation that the claim did not have before. Once it is there, it cannot change.
+fn allocation(path: &Path<'_>, new: &Value, before: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let Some(allocation) = new.at("status").at("allocation") else { return };
+    if let Some(before) = before.at("allocation") {
+        if allocation != before {
+            let shown = crate::internal_structs::bad_value("*resource.AllocationResult", Some(allocation));
+            errors.push(FieldError::invalid(path, shown, super::super::field_rules::IMMUTABLE));
+        }
+        return;
+    }
+    let known = request_names(new.at("spec").at("devices"));
+    let path = path.child("devices");
+    let results = path.child("results");
+    for (index, result) in allocation.at("devices").list("results").iter().enumerate() {
+        let at = results.index(index);
+        let request = result.str("request");
+        let one = serde_json::json!({"requests": [request]});
+        let mut found = Vec::new();
+        references(&at, &one, &known, &mut found);
+        let field = at.child("request").to_string();
+        errors.extend(found.into_iter().map(|error| FieldError { field: field.clone(), ..error }));
+        volume::driver_name(&at.child("driver"), result.str("driver"), errors);
+        slice::pool_name(&at.child("pool"), result.str("pool"), errors);
+        label(&at.child("device"), result.str("device"), errors);
+        if let Some(share) = result.at("shareID").and_then(Value::as_str) {
+            uid(&at.child("shareID"), share, errors);
+        }
+    }
+    let list = path.child("config");
+    for (index, config) in allocation.at("devices").list("config").iter().enumerate() {
+        let at = list.index(index);
+        match config.str("source") {
+            "" => errors.push(FieldError::required(at.child("source"), "")),
+            source => {
+                super::super::field_rules::supported(
+                    &at.child("source"),
+                    source,
+                    &["FromClaim", "FromClass"],
+                    errors,
+                );
+            }
+        }
+        references(&at.child("requests"), config, &known, errors);
+        if !config.has("opaque") {
+            errors.push(FieldError::required(at.child("opaque"), ""));
+        }
+    }
+}

@@ -47,9 +47,9 @@ impl Environment {
         Self { types, variables: None }
     }
 
-    /// The variables of the expressions of a policy, which may define more.
-    pub(crate) fn of_policy(params: bool) -> Self {
-        Self { variables: Some(BTreeMap::new()), ..Self::of_conditions(params) }
+    /// The variables of the expressions of a policy. `named` tells whether it defines variables of its own.
+    pub(crate) fn of_policy(params: bool, named: bool) -> Self {
+        Self { variables: named.then(BTreeMap::new), ..Self::of_conditions(params) }
     }
 
     /// The variables of the selectors of devices.
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn variables_have_the_types_of_their_expressions() {
-        let mut environment = Environment::of_policy(false);
+        let mut environment = Environment::of_policy(false, true);
         environment.define("yes", "true");
         assert_eq!(check_expression("variables.yes", &environment, Expected::Bool), Ok(()));
         let problem = check_expression("variables.no", &environment, Expected::Bool).unwrap_err();

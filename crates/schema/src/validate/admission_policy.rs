@@ -76,7 +76,7 @@ fn policy(spec: &Value, errors: &mut Vec<FieldError>) {
     }
     conditions(&path.child("matchConditions"), spec.list("matchConditions"), spec.has("paramKind"), errors);
     let list = path.child("variables");
-    let mut environment = Environment::of_policy(spec.has("paramKind"));
+    let mut environment = Environment::of_policy(spec.has("paramKind"), !spec.list("variables").is_empty());
     for (index, variable) in spec.list("variables").iter().enumerate() {
         let path = list.index(index);
         let name = variable.str("name");
@@ -97,7 +97,7 @@ fn policy(spec: &Value, errors: &mut Vec<FieldError>) {
 
 /// The variables of the expressions of a policy.
 fn environment(spec: &Value) -> Environment {
-    let mut environment = Environment::of_policy(spec.has("paramKind"));
+    let mut environment = Environment::of_policy(spec.has("paramKind"), !spec.list("variables").is_empty());
     for variable in spec.list("variables") {
         environment.define(variable.str("name"), variable.str("expression"));
     }
@@ -323,7 +323,7 @@ fn check_validation(
     } else if message.trim().contains(['\n', '\r']) {
         errors.push(FieldError::invalid(at, message, "must not contain line breaks"));
     }
-    if validation.has("reason") && validation.str("reason") != "Unauthorized" {
+    if validation.has("reason") {
         supported(&path.child("reason"), validation.str("reason"), &REASONS, errors);
     }
 }

@@ -158,7 +158,29 @@ fn restart_policy(path: &Path<'_>, container: &Value, errors: &mut Vec<FieldErro
             supported(&path.child("restartPolicy"), policy, &["Always", "Never", "OnFailure"], errors);
         }
     }
+    let list = path.child("restartPolicyRules");
+    if rules.len() > RESTART_RULES_MAX {
+        errors.push(FieldError::too_many(list, rules.len(), RESTART_RULES_MAX));
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let at = list.index(index);
+        supported(&at.child("action"), rule.str("action"), &["Restart", "RestartAllContainers"], errors);
+        let place = at.child("exitCodes");
+        let Some(codes) = rule.at("exitCodes") else {
+            errors.push(FieldError::required(place, "must be specified"));
+            continue;
+        };
+        supported(&place.child("operator"), codes.str("operator"), &["In", "NotIn"], errors);
+        let count = codes.list("values").len();
+        if count > EXIT_CODES_MAX {
+            errors.push(FieldError::too_many(place.child("values"), count, EXIT_CODES_MAX));
+        }
+    }
 }
+
+const RESTART_RULES_MAX: usize = 20;
+/// The most exit codes of one rule: as many as there are failures.
+const EXIT_CODES_MAX: usize = 255;
 
 fn common(path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {
     match container.str("name") {

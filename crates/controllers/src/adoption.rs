@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_runtime::{ContextError, Ctx, Index, Request, Result, ResultExt};
+use evenkeel_runtime::{Cache, ContextError, Ctx, Index, Request, Result, ResultExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::core::params::Patch;
 use serde_json::json;
@@ -56,6 +56,15 @@ fn selector_key(metadata: &ObjectMeta, selector: &LabelSelector) -> String {
         Some((key, value)) => format!("{namespace}/{key}={value}"),
         None => format!("{namespace}/{ANY}"),
     }
+}
+
+/// Whether there are objects without a controller that an object with this selector may adopt.
+pub(crate) fn has_orphans(
+    cache: &Cache<Object>,
+    owner: &Object,
+    selector: &LabelSelector,
+) -> Result<bool, ContextError> {
+    Ok(cache.count_by_index(ORPHANS, &selector_key(&owner.metadata, selector))? > 0)
 }
 
 /// Adopts and releases objects of a kind, and returns those that `owner` controls afterwards.

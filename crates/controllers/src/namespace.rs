@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::key_channel::{self, KeySender};
 use crate::kinds::{NAMESPACE, Namespace};
 use crate::metadata_informers::{self, Metadata, Resource};
-use crate::object::{Object, write_status};
+use crate::object::{Object, OfKind};
 use crate::{MANAGER, clock};
 
 /// How many namespaces are reconciled at once: Kubernetes' default.
@@ -77,7 +77,8 @@ async fn reconcile(namespace: Arc<Namespace>, ctx: Ctx<TerminatingNamespaces>) -
     ctx.state().names.lock().insert(name.to_owned());
     let content = delete_content(&ctx, name).await;
     let status = conditions::status(namespace.at("status"), &content, clock::seconds(ctx.now()));
-    let written = write_status(&ctx, &NAMESPACE, &namespace, &status).await.ignore_not_found()?;
+    // The answer has the version that the finalizer is removed from.
+    let written = ctx.kind(&NAMESPACE).status(&namespace, &status).await.ignore_not_found()?;
     if content.is_gone() {
         finalize(&ctx, written.flatten().as_ref().unwrap_or(&namespace)).await?;
         ctx.state().names.lock().remove(name);

@@ -9,17 +9,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use evenkeel_runtime::{ContextError, Ctx, Objects, Source};
+use evenkeel_runtime::{ContextError, Ctx, Objects, Request, Source};
 use evenkeel_tree::{Text, Tree, WithoutNulls};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference, Time,
 };
 use kube::Resource;
+use kube::core::params::Patch;
 use kube::core::{DynamicResourceScope, Selector};
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
 
 /// A kind of object, by the names that requests and owner references need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,18 +157,39 @@ impl<S> OfKind for Ctx<S> {
     }
 }
 
-/// Writes the status of an object, unless the object has it. Returns the object as the server stored it.
+/// Writes the status of an object, unless the object has it: a merge patch of the difference.
 pub(crate) async fn write_status<S>(
     ctx: &Ctx<S>,
     kind: &'static Kind,
     object: &Object,
     status: &Tree,
-) -> Result<Option<Object>, ContextError> {
-    // Most reconciles change nothing, and trees are compared without encoding the object.
-    if object.at("status") == status {
-        return Ok(None);
+) -> Result<(), ContextError> {
+    let Some(difference) = difference(object.at("status"), status) else { return Ok(()) };
+    let patch = Patch::Merge(json!({ "status": difference }));
+    ctx.kind(kind).patch_subresource_unread("status", &Request::of(object), &patch).await?;
+    Ok(())
+}
+
+/// Returns the merge patch from one tree to another; `None` if they are equal. In a merge patch null removes a member, so
+/// that null and absent count as equal.
+fn difference(current: &Tree, wanted: &Tree) -> Option<Value> {
+    match (current, wanted) {
+        (Tree::Map(current), Tree::Map(wanted)) => {
+            let mut patch = serde_json::Map::new();
+            let is_gone = |name: &str| wanted.get(name).is_none_or(Tree::is_null);
+            for (name, _) in current.iter().filter(|(name, value)| !value.is_null() && is_gone(name)) {
+                patch.insert(name.to_owned(), Value::Null);
+            }
+            for (name, value) in wanted.iter().filter(|(_, value)| !value.is_null()) {
+                if let Some(change) = difference(current.get(name).unwrap_or(&Tree::Null), value) {
+                    patch.insert(name.to_owned(), change);
+                }
+            }
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        (current, wanted) if current == wanted => None,
+        (_, wanted) => Some(wanted.to_value()),
     }
-    ctx.kind(kind).status(object, status).await
 }
 
 impl Deref for Object {
@@ -317,6 +340,19 @@ mod tests {
         let written = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n", "unheardOf": 1.5}});
         assert_eq!(serde_json::to_value(&pod).unwrap(), written);
         assert_eq!((pod.name(), pod.str("spec/nodeName")), ("a", Some("n")));
+    }
+
+    #[test]
+    fn the_difference_is_the_least_merge_patch() {
+        let check = |current: Value, wanted: Value, patch: Option<Value>| {
+            assert_eq!(difference(&current.into(), &wanted.into()), patch);
+        };
+        let current = json!({"a": 1, "b": {"c": 2, "d": 3}, "list": [1], "gone": true});
+        check(current.clone(), current.clone(), None);
+        let wanted = json!({"a": 1, "b": {"c": 2, "d": 4}, "list": [1, 2], "none": null});
+        check(current, wanted, Some(json!({"b": {"d": 4}, "list": [1, 2], "gone": null})));
+        check(json!({"a": null}), json!({}), None);
+        check(Value::Null, json!({"x": {"y": 1}}), Some(json!({"x": {"y": 1}})));
     }
 
     #[test]

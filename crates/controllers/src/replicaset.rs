@@ -3,7 +3,12 @@
 //! The adapter claims the pods of the set, does what [`plan`] says, and writes the status. No pod is created twice: the
 //! next reconcile of the set waits until the cache shows the writes of this one, and lists the pods from the API server if
 //! the cache stays behind.
+//!
+//! A change of one pod costs the same in a set of any size: [`census`] counts the pods by an index, and [`pace`] bounds how
+//! often a large set writes its status.
 
+mod census;
+mod pace;
 pub(crate) mod plan;
 mod ranking;
 pub(crate) mod status;
@@ -11,13 +16,17 @@ pub(crate) mod status;
 pub(crate) use plan::{BURST, Pods};
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use census::Census;
 use evenkeel_runtime::{Action, ContextError, Controller, Ctx, Index, Result, ResultExt};
 use evenkeel_tree::Tree;
 use futures::future::join_all;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Api;
 use kube::core::params::ListParams;
+use pace::Pace;
 use plan::Scale;
 use status::Failure;
 
@@ -43,10 +52,11 @@ pub(crate) fn replication_controllers() -> Controller<Object> {
 fn replicated(name: &str, kind: &'static Kind) -> Controller<Object> {
     let claimants = adoption::selects(move |set| selector(kind, set));
     Controller::new_with(name, kind.source(), move |set, ctx| reconcile(kind, set, ctx))
-        .owns_with(POD.source().index(adoption::orphans()))
+        .owns_with(POD.source().index(adoption::orphans()).index(census::index()))
         .watches_indexed_with(POD.source(), claimants, |pod: &Pod| adoption::orphan_keys(&pod.metadata))
         .field_manager(MANAGER)
         .max_concurrent(CONCURRENT)
+        .state(Pace::default())
 }
 
 /// Returns the label selector of a set. That of a ReplicationController is a map of labels.
@@ -58,43 +68,77 @@ fn selector(kind: &Kind, set: &Object) -> Option<LabelSelector> {
     Some(LabelSelector { match_labels, match_expressions: None })
 }
 
-async fn reconcile(kind: &'static Kind, set: Arc<Object>, ctx: Ctx) -> Result<Action> {
+async fn reconcile(kind: &'static Kind, set: Arc<Object>, ctx: Ctx<Pace>) -> Result<Action> {
     let Some(selector) = selector(kind, &set) else { return Ok(Action::await_change()) };
-    let owned = if ctx.is_behind() {
-        live(&ctx, &set).await?
-    } else {
-        claim(&ctx, (kind, &set), &POD, &selector).await?
+    if set.is_deleting() {
+        ctx.state().forget(ctx.request());
+    }
+    let now = clock::seconds(ctx.now());
+    let wanted = usize::try_from(set.i32("spec/replicas").unwrap_or(1)).unwrap_or(0);
+    let known = match ctx.is_behind() {
+        true => None,
+        false => Census::indexed(&ctx.kind(&POD).cache()?, &set, &selector)?,
+    };
+    // Which pods there are matters only if some of them must go.
+    if let Some(census) = known.filter(|census| census.active <= wanted || set.is_deleting()) {
+        let scale = match set.is_deleting() {
+            true => Scale::Enough,
+            false => plan::scale_up(wanted, census.active),
+        };
+        return act(&ctx, (kind, &set), scale, census, now, None).await;
+    }
+    let owned = match ctx.is_behind() {
+        true => live(&ctx, &set).await?,
+        false => claim(&ctx, (kind, &set), &POD, &selector).await?,
     };
     let pods = Pods::of(owned);
-    let now = clock::seconds(ctx.now());
     let scale = match set.is_deleting() {
         true => Scale::Enough,
         false => plan::scale(
-            set.i32("spec/replicas").unwrap_or(1),
+            wanted,
             &pods.active,
             || related(&ctx, &set).unwrap_or_else(|| pods.active.clone()),
             now,
         ),
     };
+    let census = Census::of(&set, &pods, now);
+    act(&ctx, (kind, &set), scale, census, now, status::next_available(&set, &pods, now)).await
+}
+
+/// Creates or deletes pods, and writes the status. `look_again` says when the next ready pod becomes available.
+async fn act(
+    ctx: &Ctx<Pace>,
+    (kind, set): (&'static Kind, &Object),
+    scale: Scale,
+    census: Census,
+    now: Timestamp,
+    look_again: Option<Duration>,
+) -> Result<Action> {
+    let is_enough = scale == Scale::Enough;
     let outcome = match scale {
         Scale::Enough => Ok(()),
-        Scale::Create(count) => create(&ctx, (kind, &set), count).await,
-        Scale::Delete(victims) => delete(&ctx, (kind, &set), &victims).await,
+        Scale::Create(count) => create(ctx, (kind, set), count).await,
+        Scale::Delete(victims) => delete(ctx, (kind, set), &victims).await,
     };
     let failure = outcome.as_ref().err().map(|(failure, _)| failure);
-    let mut status = status::status(&set, &pods, failure, now);
+    let mut status = status::status(set, census, failure, now);
     if *kind == REPLICATION_CONTROLLER {
         status.set("terminatingReplicas", Tree::Null);
     }
-    write_status(&ctx, kind, &set, &status).await.ignore_not_found()?;
+    if *set.at("status") != status {
+        if is_enough && let Some(wait) = ctx.state().wait(ctx.request(), census.active) {
+            return Ok(Action::requeue(wait));
+        }
+        write_status(ctx, kind, set, &status).await.ignore_not_found()?;
+    }
     if let Err((_, error)) = outcome {
         return Err(error.into());
     }
-    Ok(status::next_available(&set, &pods, now).map_or_else(Action::await_change, Action::requeue))
+    Ok(look_again.map_or_else(Action::await_change, Action::requeue))
 }
 
 /// Lists the pods of the set from the API server, for a cache that does not show our own writes yet.
-async fn live(ctx: &Ctx, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>> {
+async fn live(ctx: &Ctx<Pace>, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>> {
     let pods = Api::<Pod>::namespaced_with(ctx.client().clone(), set.in_namespace(), &&POD);
     let pods = pods.list(&ListParams::default()).await?;
     let ours = |pod: &Pod| is_controlled_by(&pod.metadata, set.metadata.uid.as_deref());
@@ -102,7 +146,7 @@ async fn live(ctx: &Ctx, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>> {
 }
 
 /// Returns the pods of all ReplicaSets of the same Deployment; `None` if the set has no controller.
-fn related(ctx: &Ctx, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
+fn related(ctx: &Ctx<Pace>, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
     let owner = controller_of(&set.metadata)?;
     let pods = ctx.kind(&POD).cache().ok()?;
     let mut related = Vec::new();
@@ -114,15 +158,15 @@ fn related(ctx: &Ctx, set: &ReplicaSet) -> Option<Vec<Arc<Pod>>> {
 
 type Outcome = std::result::Result<(), (Failure, ContextError)>;
 
-async fn create(ctx: &Ctx, (kind, set): (&'static Kind, &Object), count: usize) -> Outcome {
+async fn create(ctx: &Ctx<Pace>, (kind, set): (&'static Kind, &Object), count: usize) -> Outcome {
     let (sets, pods) = (ctx.kind(kind), ctx.kind(&POD));
     for batch in plan::batches(count) {
         let owner = || controller_reference(kind, set);
         let pod = || pod_template::pod(set.at("spec/template"), set.in_namespace(), owner());
         let mut failed = None;
-        for made in join_all((0..batch).map(|_| pods.create(pod()))).await {
+        for made in join_all((0..batch).map(|_| pods.create_unread(pod()))).await {
             match made {
-                Ok(pod) => sets.event(set, "SuccessfulCreate", format!("Created pod: {}", pod.name())),
+                Ok(pod) => sets.event(set, "SuccessfulCreate", format!("Created pod: {}", pod.name)),
                 // The API server rejects new pods here, and deletes the existing ones.
                 Err(error) if api_error::namespace_is_terminating(&error) => return Ok(()),
                 Err(error) => failed = Some(error),
@@ -137,7 +181,7 @@ async fn create(ctx: &Ctx, (kind, set): (&'static Kind, &Object), count: usize) 
     Ok(())
 }
 
-async fn delete(ctx: &Ctx, (kind, set): (&'static Kind, &Object), victims: &[Arc<Pod>]) -> Outcome {
+async fn delete(ctx: &Ctx<Pace>, (kind, set): (&'static Kind, &Object), victims: &[Arc<Pod>]) -> Outcome {
     let (sets, pods) = (ctx.kind(kind), ctx.kind(&POD));
     let mut outcome = Ok(());
     for (pod, gone) in victims.iter().zip(join_all(victims.iter().map(|pod| pods.delete(pod))).await) {

@@ -62,6 +62,19 @@ impl<K: Object> Cache<K> {
         found.ok_or_else(|| ContextError::UndeclaredIndex { index: index.into(), kept: store.index_names() })
     }
 
+    /// How many objects have this value in the index with this name, without a look at them.
+    pub fn count_by_index(&self, index: &str, value: &str) -> Result<usize, ContextError> {
+        let store = self.store.read();
+        let count = store.count_by_index(index, value);
+        count.ok_or_else(|| ContextError::UndeclaredIndex { index: index.into(), kept: store.index_names() })
+    }
+
+    /// How many objects have an owner reference to this uid, without a look at them. Needs
+    /// [`Index::by_owner`](crate::Index::by_owner), which `Controller::owns` declares.
+    pub fn count_owned_by(&self, uid: &str) -> Result<usize, ContextError> {
+        self.count_by_index(crate::index::BY_OWNER, uid)
+    }
+
     /// The objects with an owner reference to this uid. Needs [`Index::by_owner`](crate::Index::by_owner), which
     /// `Controller::owns` declares.
     pub fn owned_by(&self, uid: &str) -> Result<Vec<Arc<K>>, ContextError> {

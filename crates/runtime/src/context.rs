@@ -10,6 +10,7 @@ mod objects;
 mod read;
 mod scope;
 mod status;
+mod unread;
 mod write;
 
 pub use objects::Objects;

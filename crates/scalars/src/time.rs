@@ -45,7 +45,31 @@ pub fn print(time: Timestamp, precision: Precision) -> String {
 
 /// The form in which a time is stored; `None` if the text is no time.
 pub fn canonical(text: &str, precision: Precision) -> Option<String> {
+    if is_plain(text, precision) {
+        return Some(text.to_owned());
+    }
     parse(text, precision).ok().map(|time| print(time, precision))
+}
+
+/// Whether a text is certainly a time in the form in which it is stored. Nearly all times are, and need not be parsed and
+/// printed again. Days that only some months have, and years before 1000, are left to the parser.
+pub fn is_plain(text: &str, precision: Precision) -> bool {
+    let layout: &[u8] = match precision {
+        Precision::Seconds => b"0000-00-00T00:00:00Z",
+        Precision::Micros => b"0000-00-00T00:00:00.000000Z",
+    };
+    let text = text.as_bytes();
+    let fits = |(text, layout): (&u8, &u8)| text == layout || (*layout == b'0' && text.is_ascii_digit());
+    if text.len() != layout.len() || !text.iter().zip(layout).all(fits) {
+        return false;
+    }
+    let number = |at: usize| (text[at] - b'0') * 10 + (text[at + 1] - b'0');
+    text[0] != b'0'
+        && (1..=12).contains(&number(5))
+        && (1..=28).contains(&number(8))
+        && number(11) < 24
+        && number(14) < 60
+        && number(17) < 60
 }
 
 struct Reader<'a> {
@@ -275,6 +299,19 @@ mod tests {
         check("2026-01-02T03:04:05Z", Precision::Seconds, "2026-01-02T03:04:05Z");
         check("2026-01-02T03:04:05.999+02:00", Precision::Seconds, "2026-01-02T01:04:05Z");
         check("2026-01-02T03:04:05.123456Z", Precision::Micros, "2026-01-02T03:04:05.123456Z");
+    }
+
+    proptest! {
+        /// What is not parsed is what parsing and printing would return.
+        #[test]
+        fn a_plain_time_is_its_own_canonical_form(
+            text in "[0-2][0-9]{3}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9](\\.[0-9]{6})?Z?"
+        ) {
+            for precision in [Precision::Seconds, Precision::Micros] {
+                let parsed = parse(&text, precision).ok().map(|time| print(time, precision));
+                prop_assert_eq!(canonical(&text, precision), parsed);
+            }
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn normalize_struct(message: &'static Message, value: &mut Value, old: Option<&V
 fn normalize_field(field: &'static Field, value: &mut Value, old: Option<&Value>, depth: usize) -> bool {
     let empty = match (field.cardinality, &mut *value) {
         (Cardinality::One, value) => {
-            normalize_value(&field.kind, value, old, depth);
+            normalize_single(&field.kind, value, old, depth);
             return !(field.omit_empty && !field.pointer && is_zero_scalar(&field.kind, value));
         }
         (Cardinality::List, Value::Array(items)) => {
@@ -162,6 +162,15 @@ fn normalize_item(kind: &'static FieldType, value: &mut Value, old: Option<&Valu
     }
 }
 
+/// Normalizes the value of a field. A struct that is equal to its old value is skipped: comparing is a fraction of the work,
+/// because a struct has many more possible fields than it has fields.
+fn normalize_single(kind: &'static FieldType, value: &mut Value, old: Option<&Value>, depth: usize) {
+    let compared = matches!(kind, FieldType::Message(link) if link.message().is_none_or(|it| !it.holds_raw));
+    if !compared || old.is_none_or(|old| old != value) {
+        normalize_value(kind, value, old, depth);
+    }
+}
+
 fn normalize_value(kind: &'static FieldType, value: &mut Value, old: Option<&Value>, depth: usize) {
     if value.is_null() {
         // An item cannot be omitted. A null in a list of bytes becomes an empty value in protobuf.
@@ -170,6 +179,8 @@ fn normalize_value(kind: &'static FieldType, value: &mut Value, old: Option<&Val
     }
     let canonical = match (kind, &*value) {
         (FieldType::Quantity, _) => Quantity::from_json(value).ok().map(|quantity| quantity.to_string()),
+        (FieldType::Time, Value::String(text)) if time::is_plain(text, Precision::Seconds) => return,
+        (FieldType::MicroTime, Value::String(text)) if time::is_plain(text, Precision::Micros) => return,
         (FieldType::Time, Value::String(text)) => time::canonical(text, Precision::Seconds),
         (FieldType::MicroTime, Value::String(text)) => time::canonical(text, Precision::Micros),
         (FieldType::Duration, Value::String(text)) => time::parse_duration(text).map(time::print_duration),

@@ -330,6 +330,8 @@ fn remove(object: &mut Value, field: &str) {
 /// Copies a field from `from`, or removes it if it is absent there.
 fn copy(map: &mut Map<String, Value>, from: Option<&Value>, field: &str) {
     match from.at(field) {
+        // Most fields are unchanged. Comparing costs less than copying one value and freeing the other.
+        Some(value) if map.get(field) == Some(value) => {}
         Some(value) => put(map, field, value.clone()),
         None => drop(map.remove(field)),
     }

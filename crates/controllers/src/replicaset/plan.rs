@@ -46,23 +46,27 @@ pub(crate) enum Scale {
     Delete(Vec<Arc<Pod>>),
 }
 
-/// Computes what to do for `replicas` pods. `related` returns the pods of the whole Deployment; it is called only if
+/// Computes what to do for `wanted` pods. `related` returns the pods of the whole Deployment; it is called only if
 /// needed.
 pub(crate) fn scale(
-    replicas: i32,
+    wanted: usize,
     active: &[Arc<Pod>],
     related: impl FnOnce() -> Vec<Arc<Pod>>,
     now: Timestamp,
 ) -> Scale {
-    let wanted = usize::try_from(replicas).unwrap_or(0);
-    if active.len() < wanted {
-        Scale::Create((wanted - active.len()).min(BURST))
-    } else if active.len() > wanted {
-        let count = (active.len() - wanted).min(BURST);
-        let related = if count < active.len() { related() } else { Vec::new() };
-        Scale::Delete(ranking::victims(active, &related, count, now))
-    } else {
-        Scale::Enough
+    if active.len() <= wanted {
+        return scale_up(wanted, active.len());
+    }
+    let count = (active.len() - wanted).min(BURST);
+    let related = if count < active.len() { related() } else { Vec::new() };
+    Scale::Delete(ranking::victims(active, &related, count, now))
+}
+
+/// Computes what to do for `wanted` pods if there are not more than that.
+pub(crate) fn scale_up(wanted: usize, active: usize) -> Scale {
+    match wanted.saturating_sub(active).min(BURST) {
+        0 => Scale::Enough,
+        missing => Scale::Create(missing),
     }
 }
 
@@ -94,7 +98,7 @@ mod tests {
     fn the_difference_is_made_up() {
         let pods: Vec<_> = ["a", "b"].map(|name| Arc::new(ready_pod(name, "2026-01-01T00:00:00Z"))).into();
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        let scale = |replicas| scale(replicas, &pods, || pods.clone(), now);
+        let scale = |wanted| scale(wanted, &pods, || pods.clone(), now);
         assert_eq!(scale(2), Scale::Enough);
         assert_eq!(scale(5), Scale::Create(3));
         assert!(matches!(scale(1), Scale::Delete(pods) if pods.len() == 1));

@@ -1,13 +1,13 @@
 //! The status of a ReplicaSet.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
 
 use super::Pods;
-use crate::kinds::{Pod, ReplicaSet};
+use super::census::Census;
+use crate::kinds::ReplicaSet;
 use crate::object::time;
 use crate::{counts, pod};
 
@@ -20,20 +20,14 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
-/// Computes the status from the pods.
-pub(crate) fn status(set: &ReplicaSet, pods: &Pods, failure: Option<&Failure>, now: Timestamp) -> Tree {
-    let min_ready_seconds = set.i32("spec/minReadySeconds").unwrap_or(0);
-    let fully_labeled = |pod: &Arc<Pod>| {
-        let mut wanted = set.entries("spec/template/metadata/labels");
-        wanted.all(|(key, value)| pod.label(key) == value.as_str())
-    };
-    let count = |test: &dyn Fn(&Arc<Pod>) -> bool| number(pods.active.iter().filter(|pod| test(pod)).count());
+/// Computes the status from the numbers of pods.
+pub(crate) fn status(set: &ReplicaSet, census: Census, failure: Option<&Failure>, now: Timestamp) -> Tree {
     tree!({
-        "replicas": number(pods.active.len()),
-        "fullyLabeledReplicas": counts::nonzero(count(&fully_labeled)),
-        "readyReplicas": counts::nonzero(count(&|pod| pod::is_ready(pod))),
-        "availableReplicas": counts::nonzero(count(&|pod| pod::is_available(pod, min_ready_seconds, now))),
-        "terminatingReplicas": number(pods.terminating.len()),
+        "replicas": number(census.active),
+        "fullyLabeledReplicas": counts::nonzero(number(census.fully_labeled)),
+        "readyReplicas": counts::nonzero(number(census.ready)),
+        "availableReplicas": counts::nonzero(number(census.available)),
+        "terminatingReplicas": number(census.terminating),
         "observedGeneration": set.metadata.generation,
         "conditions": conditions(set.list("status/conditions"), failure, now),
     })
@@ -67,6 +61,8 @@ fn number(count: usize) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::pod::tests::{pod, ready_pod};
     use serde_json::json;
@@ -83,7 +79,7 @@ mod tests {
         let leaving = pod(json!({"metadata": {"name": "c", "deletionTimestamp": "2026-01-01T00:00:00Z"}}));
         let pods = Pods::of([ready, pod(json!({"metadata": {"name": "b"}})), leaving].map(Arc::new));
         let now = "2026-01-01T00:00:02Z".parse().unwrap();
-        let status = status(&set, &pods, None, now);
+        let status = status(&set, Census::of(&set, &pods, now), None, now);
         assert_eq!(
             serde_json::to_value(status).unwrap(),
             json!({"replicas": 2, "fullyLabeledReplicas": 1, "readyReplicas": 1, "terminatingReplicas": 1, "observedGeneration": 3})

@@ -103,9 +103,9 @@ impl NodeInfo {
         self.pods.len()
     }
 
-    /// Returns the amount of a resource that the pods request together.
-    pub(crate) fn requested(&self, resource: &str) -> Quantity {
-        self.requested.get(resource).cloned().unwrap_or_default()
+    /// Returns the amount of a resource that the pods request together; `None` if no pod requests any.
+    pub(crate) fn requested(&self, resource: &str) -> Option<&Quantity> {
+        self.requested.get(resource)
     }
 
     /// Whether another pod has a host port that this pod wants.
@@ -230,7 +230,10 @@ mod tests {
         }));
         cache.observe(&one);
         cache.observe(&one);
-        assert_eq!(cache.get("n").map(|info| info.requested("cpu").to_string()).as_deref(), Some("1"));
+        assert_eq!(
+            cache.get("n").map(|info| info.requested("cpu").unwrap().to_string()).as_deref(),
+            Some("1")
+        );
         one.set("status/phase", "Succeeded");
         cache.observe(&one);
         assert!(cache.get("n").is_none());
@@ -247,9 +250,9 @@ mod tests {
         cache.place("1", "n", requests("2"));
         cache.place("2", "n", requests("500m"));
         cache.place("1", "n", requests("1"));
-        assert_eq!(cache.get("n").unwrap().requested("cpu").to_string(), "1500m");
+        assert_eq!(cache.get("n").unwrap().requested("cpu").unwrap().to_string(), "1500m");
         cache.place("1", "m", requests("1"));
-        assert_eq!(cache.get("n").unwrap().requested("cpu").to_string(), "500m");
+        assert_eq!(cache.get("n").unwrap().requested("cpu").unwrap().to_string(), "500m");
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn load(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> i128 
     let milli = |amount: Option<&Quantity>| amount.map_or(0, |amount| i128::from(amount.milli_value()));
     let full = |resource: &str| {
         let total = milli(allocatable.get(resource));
-        let taken = milli(Some(&info.requested(resource))) + milli(requests.amounts.get(resource));
+        let taken = milli(info.requested(resource)) + milli(requests.amounts.get(resource));
         if total == 0 { 0 } else { taken * 1000 / total }
     };
     full("cpu").max(full("memory"))
@@ -114,15 +114,15 @@ fn misfit(
 fn insufficient(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> Option<Misfit> {
     let mut reasons = Vec::new();
     let mut resolvable = true;
-    let pods_max = allocatable.get("pods").cloned().unwrap_or_default();
+    let zero = Quantity::zero();
+    let pods_max = allocatable.get("pods").unwrap_or(&zero);
     let pods = i64::try_from(info.pod_count()).unwrap_or(i64::MAX - 1) + 1;
-    if Quantity::new(pods, Format::DecimalSi) > pods_max {
+    if Quantity::new(pods, Format::DecimalSi) > *pods_max {
         reasons.push("Too many pods".to_owned());
     }
-    let zero = Quantity::zero();
     for (name, wanted) in requests.amounts.iter().filter(|(_, wanted)| **wanted > zero) {
         let total = allocatable.get(name).unwrap_or(&zero);
-        if wanted.clone() + info.requested(name) > *total {
+        if wanted.clone() + info.requested(name).cloned().unwrap_or_default() > *total {
             reasons.push(format!("Insufficient {name}"));
             resolvable &= wanted <= total;
         }

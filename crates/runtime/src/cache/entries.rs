@@ -130,6 +130,11 @@ impl Entries {
         Some(indexed.keys(value).filter_map(|key| self.by_key.get(key)).collect())
     }
 
+    /// How many objects have this value in an index. Returns `None` if there is no such index.
+    pub(super) fn count_by_index(&self, name: &str, value: &str) -> Option<usize> {
+        Some(self.indexes.iter().find(|indexed| indexed.name() == name)?.count(value))
+    }
+
     pub(super) fn ordered(&self) -> Ordered {
         self.ordered.get_or_init(|| self.sorted().into_iter().collect()).clone()
     }

@@ -54,6 +54,15 @@ impl Indexed {
         })
     }
 
+    /// The number of keys of one value.
+    pub(super) fn count(&self, value: &str) -> usize {
+        match self.keys.get(value) {
+            None => 0,
+            Some(Keys::One(_)) => 1,
+            Some(Keys::Many(keys)) => keys.len(),
+        }
+    }
+
     /// Updates the index for one object that changed from `old` to `new`.
     pub(super) fn update(&mut self, key: &Request, old: Option<&Entry>, new: Option<&Entry>) {
         let before = old.map(|old| (self.values)(old)).unwrap_or_default();

@@ -125,6 +125,11 @@ impl<K: Object> Store<K> {
         Some(found.into_iter().map(|entry| typed::<K>(entry).clone()).collect())
     }
 
+    /// How many objects have this value in an index. Returns `None` if there is no such index.
+    pub(crate) fn count_by_index(&self, name: &str, value: &str) -> Option<usize> {
+        self.entries.count_by_index(name, value)
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot<K> {
         Snapshot { objects: self.entries.ordered(), kind: PhantomData }
     }
@@ -173,6 +178,8 @@ mod tests {
             store.by_index(index.name(), app).unwrap().iter().map(|pod| pod.name_any()).collect::<Vec<_>>()
         };
         assert_eq!(found(&store, "web"), ["one", "two"]);
+        let counts = ["web", "none"].map(|value| store.count_by_index("evenkeel/label:app", value));
+        assert_eq!((counts, store.count_by_index("other", "web")), ([Some(2), Some(0)], None));
         store.insert(pod("a", "one", "db"));
         assert_eq!(found(&store, "web"), ["two"]);
         assert_eq!(found(&store, "db"), ["one", "three"]);

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Ensured, Inner};
@@ -17,6 +18,9 @@ use crate::object::{Scoping, kind_name, scoping};
 use crate::own_writes::{Expected, Written};
 use crate::wire;
 use crate::{Object, Request};
+
+/// A request that was made, or why it cannot be.
+pub(super) type Unsent = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// Reads and writes of one kind on behalf of a reconcile.
 ///
@@ -53,7 +57,7 @@ impl<'a, K: Object> Objects<'a, K> {
         Self { inner, dynamic }
     }
 
-    fn resource(&self) -> ApiResource {
+    pub(super) fn resource(&self) -> ApiResource {
         ApiResource::erase::<K>(&self.dynamic)
     }
 
@@ -142,10 +146,21 @@ impl<'a, K: Object> Objects<'a, K> {
     /// Creates the object without an owner. The object may have `generateName` instead of a name.
     pub async fn create_unowned(&self, mut object: K) -> Result<K, ContextError> {
         self.place(&mut object);
-        let key = Request::of(&object);
-        let body = self.encode(&self.body(&object)?)?;
-        let request = self.requests(&key).create(&self.post_params(), body);
+        let (key, request) = self.post(&object)?;
         self.write("create", &key, request).await
+    }
+
+    /// The key and the request that create an object, of which the owner of this context becomes the controller.
+    pub(super) fn creation(&self, mut object: K) -> Result<(Request, Unsent), ContextError> {
+        self.own(&mut object)?;
+        self.post(&object)
+    }
+
+    fn post(&self, object: &K) -> Result<(Request, Unsent), ContextError> {
+        let key = Request::of(object);
+        let body = self.encode(&self.body(object)?)?;
+        let request = self.requests(&key).create(&self.post_params(), body);
+        Ok((key, request))
     }
 
     /// Replaces the object. If the object has a resource version, the server refuses if that is not the newest.
@@ -309,7 +324,7 @@ impl<'a, K: Object> Objects<'a, K> {
         PostParams { dry_run: false, field_manager: Some(self.inner.scope.field_manager.to_string()) }
     }
 
-    fn patch_params<P: Serialize>(&self, patch: &Patch<P>) -> PatchParams {
+    pub(super) fn patch_params<P: Serialize>(&self, patch: &Patch<P>) -> PatchParams {
         let params = PatchParams::apply(&self.inner.scope.field_manager);
         match patch {
             Patch::Apply(_) => params.force(),
@@ -337,7 +352,7 @@ impl<'a, K: Object> Objects<'a, K> {
         &self,
         verb: &'static str,
         key: &Request,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+        request: Unsent,
     ) -> Result<K, ContextError> {
         self.inner.scope.throttle().await;
         let written = request.as_ref().ok().map(|request| request.body().clone());
@@ -385,15 +400,15 @@ impl<'a, K: Object> Objects<'a, K> {
         });
     }
 
-    fn remember(&self, written: Written) {
+    pub(super) fn remember(&self, written: Written) {
         self.inner.tally.lock().writes.push(written);
     }
 
-    async fn send(
+    pub(super) async fn send(
         &self,
         verb: &'static str,
         key: &Request,
-        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+        request: Unsent,
     ) -> Result<bytes::Bytes, ContextError> {
         let fail = |source| self.api_error(verb, key, source);
         let request = request.map_err(|error| fail(kube::Error::BuildRequest(error)))?;
@@ -404,7 +419,12 @@ impl<'a, K: Object> Objects<'a, K> {
         answer.map_err(fail)
     }
 
-    fn parse(&self, verb: &'static str, key: &Request, bytes: &[u8]) -> Result<K, ContextError> {
+    pub(super) fn parse<T: DeserializeOwned>(
+        &self,
+        verb: &'static str,
+        key: &Request,
+        bytes: &[u8],
+    ) -> Result<T, ContextError> {
         wire::read(bytes).map_err(|error| self.api_error(verb, key, kube::Error::SerdeError(error)))
     }
 

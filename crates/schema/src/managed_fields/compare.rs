@@ -147,9 +147,8 @@ fn visit_fields(map: MapView<'_>, old: Option<&Value>, new: Option<&Value>, foun
                 (name, None, Some(new))
             }
         };
-        if let (Some(old), Some(new)) = (old, new)
-            && same_scalar(old, new)
-        {
+        // Equal values are no difference, whatever their type. Most fields are unchanged.
+        if old == new {
             continue;
         }
         // Unknown fields were refused before.
@@ -177,6 +176,9 @@ pub(super) fn visit_items(list: ListView<'_>, old: &[Value], new: &[Value], foun
     if aligned(list, old, new) {
         let pairs = old.iter().zip(new).enumerate();
         let differ = pairs.filter_map(|(at, (old, new))| {
+            if old == new {
+                return None;
+            }
             let mut child = Found::default();
             visit(list.items(), Some(old), Some(new), &mut child);
             (!child.is_empty()).then_some((at, child))

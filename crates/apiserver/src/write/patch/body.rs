@@ -94,10 +94,8 @@ impl Patch {
     /// text and then decodes the result, so that an integer field refuses such a number. Other patches are
     /// merged as trees, in which it is an integer.
     fn with_floats(mut self, body: &Bytes) -> Self {
-        let may_have =
-            body.windows(2).any(|it| it[0].is_ascii_digit() && matches!(it[1], b'.' | b'e' | b'E'));
         if matches!(self.kind, Kind::Json | Kind::Merge)
-            && may_have
+            && has_floats(body)
             && let Ok(exact) = serde_json::from_slice::<Value>(body)
         {
             self.has_whole_floats = exact != self.value;
@@ -184,6 +182,28 @@ impl Patch {
     }
 }
 
+/// Whether valid JSON has a number with a fraction or an exponent. Strings, which often look like one (`10.0.0.1`), do
+/// not count.
+fn has_floats(json: &[u8]) -> bool {
+    let mut bytes = json.iter();
+    let mut after_digit = false;
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => {
+                while let Some(byte) = bytes.next().filter(|byte| **byte != b'"') {
+                    if *byte == b'\\' {
+                        bytes.next();
+                    }
+                }
+                after_digit = false;
+            }
+            b'.' | b'e' | b'E' if after_digit => return true,
+            byte => after_digit = byte.is_ascii_digit(),
+        }
+    }
+    false
+}
+
 /// Records a patch as JSON in the audit event. A patch that is not JSON is refused and not recorded.
 pub(super) fn note(ctx: &RequestContext<'_>, kind: Kind, body: &Bytes) {
     let Some(trail) = ctx.audit else { return };
@@ -207,6 +227,23 @@ fn refusal(error: PatchError) -> Status {
         PatchError::Unprocessable(_) => {
             Status::new(422, "Invalid", "the server rejected our request due to an error in our request")
                 .with(Details::default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_floats;
+
+    #[test]
+    fn floats_are_numbers_and_not_texts() {
+        for text in [r#"{"a":1.5}"#, r#"[1e2]"#, r#"{"a\"b":"x","c":-7E1}"#, "3.0"] {
+            assert!(has_floats(text.as_bytes()), "{text}");
+        }
+        for text in
+            [r#"{"ip":"10.0.0.1"}"#, r#"{"1.5":1,"a":true}"#, r#"{"a\"1.5":"\\","b":[12,false]}"#, "\"1.5"]
+        {
+            assert!(!has_floats(text.as_bytes()), "{text}");
         }
     }
 }

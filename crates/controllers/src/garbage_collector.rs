@@ -46,7 +46,12 @@ impl GarbageCollector {
     }
 
     /// Follows a change of an object of any kind.
-    pub(crate) fn follow(&self, resource: &Resource, event: &EventMeta<'_>) {
+    pub(crate) fn follow(&self, resource: &Arc<Resource>, event: &EventMeta<'_>) {
+        if let (Some(old), Some(new)) = (event.old, event.new)
+            && is_same_node(old, new)
+        {
+            return;
+        }
         let concerned = match event.new {
             Some(metadata) => match Node::new(resource, metadata) {
                 Some(node) => self.replace(event, node),
@@ -75,6 +80,15 @@ impl GarbageCollector {
         let again = std::mem::take(&mut *self.unresolved.lock());
         again.into_iter().for_each(|uid| self.keys.send(Request::cluster(uid)));
     }
+}
+
+/// Whether two states of an object are the same to the graph. Most changes of an object concern neither its owners nor its
+/// deletion.
+fn is_same_node(old: &ObjectMeta, new: &ObjectMeta) -> bool {
+    old.uid == new.uid
+        && old.owner_references == new.owner_references
+        && old.finalizers == new.finalizers
+        && old.deletion_timestamp.is_some() == new.deletion_timestamp.is_some()
 }
 
 /// The state of the controller.

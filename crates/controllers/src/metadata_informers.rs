@@ -45,13 +45,13 @@ impl Resource {
     }
 
     #[cfg(test)]
-    pub(crate) fn tests_config_maps() -> Self {
+    pub(crate) fn tests_config_maps() -> Arc<Self> {
         let api = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
-        Self { api, namespaced: true, collectable: true, watchable: true }
+        Arc::new(Self { api, namespaced: true, collectable: true, watchable: true })
     }
 }
 
-type Listener = Arc<dyn Fn(&Resource, &EventMeta<'_>) + Send + Sync>;
+type Listener = Arc<dyn Fn(&Arc<Resource>, &EventMeta<'_>) + Send + Sync>;
 
 /// The informers of all resources.
 pub(crate) struct MetadataInformers {
@@ -68,7 +68,8 @@ pub(crate) struct MetadataInformers {
 }
 
 struct MetadataInformer {
-    resource: Resource,
+    /// Shared with the listeners, which keep it with each object.
+    resource: Arc<Resource>,
     informer: Box<dyn ErasedInformer>,
 }
 
@@ -85,10 +86,12 @@ impl MetadataInformers {
     }
 
     /// Finds the resource of a group and kind, in whatever version.
-    pub(crate) fn find(&self, api_version: &str, kind: &str) -> Option<Resource> {
+    pub(crate) fn find(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         let listed = self.listed.lock();
-        listed.iter().find(|resource| resource.api.group == group && resource.api.kind == kind).cloned()
+        let mut listed = listed.iter();
+        let found = listed.find(|resource| resource.api.group == group && resource.api.kind == kind);
+        found.map(|found| Arc::new(found.clone()))
     }
 
     /// Returns how many objects of a resource the namespace has; `None` if the resource is not watched.
@@ -174,14 +177,13 @@ impl MetadataInformers {
     }
 
     fn watch(&self, ctx: &Ctx<Arc<Self>>, resource: &Resource) -> MetadataInformer {
+        let resource = Arc::new(resource.clone());
         let (listeners, kind) = (self.listeners.clone(), resource.clone());
         let tell = Arc::new(move |event: &EventMeta<'_>| {
             listeners.iter().for_each(|listener| listener(&kind, event));
         });
-        MetadataInformer {
-            resource: resource.clone(),
-            informer: informer::watch(ctx.informers(), &resource.api, tell),
-        }
+        let informer = informer::watch(ctx.informers(), &resource.api, tell);
+        MetadataInformer { resource, informer }
     }
 
     /// Tells the listeners that the objects of a resource that is no longer served are deleted; no watch does.

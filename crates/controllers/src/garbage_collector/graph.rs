@@ -4,6 +4,7 @@
 //! all objects: a change concerns an object, its owners and its dependents.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
@@ -18,7 +19,8 @@ pub(crate) const ORPHAN: &str = "orphan";
 /// One object, as the informers show it.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) resource: Resource,
+    /// Shared by all objects of the resource.
+    pub(crate) resource: Arc<Resource>,
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -29,7 +31,7 @@ pub(crate) struct Node {
 
 impl Node {
     /// The node of an object; `None` without a name or uid.
-    pub(crate) fn new(resource: &Resource, metadata: &ObjectMeta) -> Option<Self> {
+    pub(crate) fn new(resource: &Arc<Resource>, metadata: &ObjectMeta) -> Option<Self> {
         Some(Self {
             resource: resource.clone(),
             namespace: metadata.namespace.clone(),

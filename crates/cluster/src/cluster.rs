@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use evenkeel_apiserver::{ApiServer, User};
+use evenkeel_controllers::node::logs::Logs;
+use evenkeel_controllers::node::rules::Rules;
 use evenkeel_env::{Env, Station};
 use evenkeel_runtime::controller::Controller;
 use evenkeel_runtime::{Manager, Object};
@@ -60,6 +62,10 @@ pub(crate) struct ClusterInner {
     pub(crate) operators: Mutex<BTreeMap<String, Operator>>,
     /// Tells the built-in controllers which resources are used.
     pub(crate) follower: OnceLock<Follower>,
+    /// What the containers of some pods are told to do. A remote cluster has nodes of its own, which do not read it.
+    pub(crate) rules: Rules,
+    /// What the containers on the nodes print.
+    pub(crate) logs: Logs,
 }
 
 /// Follows the use of resources until it is dropped.

@@ -8,6 +8,7 @@ mod faults;
 mod install;
 mod look;
 mod objects;
+mod pods;
 mod record;
 mod wait;
 mod webhooks;

@@ -36,6 +36,9 @@ pub use transport::{
 };
 
 pub use evenkeel_apiserver::User;
+pub use evenkeel_controllers::node::behaviour::{Behaviour, InvalidWord};
+pub use evenkeel_controllers::node::logs::{Logs, PrintedLine};
+pub use evenkeel_controllers::node::rules::{InvalidRule, Rule as PodRule};
 pub use evenkeel_env::SettingError;
 pub use evenkeel_request_info::ResourcePath;
 pub use evenkeel_store::OpenError;

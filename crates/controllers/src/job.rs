@@ -1,14 +1,14 @@
 //! Jobs: pods that run to completion.
-//!
-//! Not implemented: `podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex`.
 
 pub(crate) mod conditions;
+mod failure;
 mod indexes;
 pub(crate) mod plan;
 
 use std::sync::Arc;
 
 use evenkeel_runtime::{Action, Controller, Ctx, Event, Index, Predicate, Request, Result, ResultExt};
+use indexes::IndexFailures;
 use plan::{Plan, TRACKING, is_tracked};
 
 use crate::adoption::{self, claim};
@@ -33,6 +33,10 @@ pub(crate) fn controller() -> Controller<Object> {
 }
 
 async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
+    // Another controller manages the Job.
+    if !plan::is_ours(&job) {
+        return Ok(Action::await_change());
+    }
     let Some(selector) = adoption::selector(&job) else { return Ok(Action::await_change()) };
     let pods = claim(&ctx, (&JOB, &job), &POD, &selector).await?;
     let plan = plan::plan(&job, &pods, clock::seconds(ctx.now()));
@@ -55,8 +59,14 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
     Ok(plan.retry.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Records the event for a Job that has just completed or failed.
+/// Records the event for a Job that has just completed, failed, been suspended or resumed.
 fn announce(ctx: &Ctx<Reminders>, job: &Job, plan: &Plan) {
+    let suspended = |status| conditions::holding(status, "Suspended").is_some();
+    match (suspended(job.at("status")), suspended(&plan.status)) {
+        (false, true) => ctx.kind(&JOB).event(job, "Suspended", "Job suspended"),
+        (true, false) => ctx.kind(&JOB).event(job, "Resumed", "Job resumed"),
+        _ => {}
+    }
     let before = conditions::finished(job.at("status"));
     let Some(ended) = conditions::finished(&plan.status).filter(|_| before.is_none()) else { return };
     if ended.is("type", "Complete") {
@@ -68,12 +78,17 @@ fn announce(ctx: &Ctx<Reminders>, job: &Job, plan: &Plan) {
 }
 
 /// Creates one pod. Returns whether to go on with the next.
-async fn create(ctx: &Ctx<Reminders>, job: &Job, index: Option<i32>) -> Result<bool> {
+async fn create(
+    ctx: &Ctx<Reminders>,
+    job: &Job,
+    index: Option<(i32, Option<IndexFailures>)>,
+) -> Result<bool> {
     let owner = controller_reference(&JOB, job);
     let mut pod = pod_template::pod(job.at("spec/template"), job.in_namespace(), owner);
     pod.metadata.finalizers.get_or_insert_default().push(TRACKING.to_owned());
-    if let Some(index) = index {
+    if let Some((index, failures)) = index {
         indexes::give(&mut pod, job.name(), index);
+        failures.into_iter().for_each(|failures| failures.give(&mut pod));
     }
     let jobs = ctx.kind(&JOB);
     match ctx.kind(&POD).create(pod).await {

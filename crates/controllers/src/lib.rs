@@ -167,7 +167,7 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
     if !options.without_scheduler {
         manager = manager.controller(scheduler::controller());
     }
-    with_nodes(manager, &options.nodes)
+    with_nodes(manager, env, &options.nodes)
 }
 
 /// Adds only the scheduler, the nodes and their volumes, for a cluster that has the other controllers but no machines.
@@ -183,24 +183,24 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
 /// # Ok(())
 /// # }
 /// ```
-pub fn nodes(_: &Env, options: &NodeOptions) -> impl FnOnce(Manager) -> Manager + use<> {
-    let options = options.clone();
-    move |manager| add_nodes(manager, &options)
+pub fn nodes(env: &Env, options: &NodeOptions) -> impl FnOnce(Manager) -> Manager + use<> {
+    let (env, options) = (env.clone(), options.clone());
+    move |manager| add_nodes(manager, &env, &options)
 }
 
-fn add_nodes(manager: Manager, options: &NodeOptions) -> Manager {
+fn add_nodes(manager: Manager, env: &Env, options: &NodeOptions) -> Manager {
     let manager = manager
         .controller(scheduler::controller())
         .controller(persistent_volume::claims(options.count > 0))
         .controller(persistent_volume::volumes());
-    with_nodes(manager, options)
+    with_nodes(manager, env, options)
 }
 
-fn with_nodes(manager: Manager, options: &NodeOptions) -> Manager {
+fn with_nodes(manager: Manager, env: &Env, options: &NodeOptions) -> Manager {
     if options.count == 0 {
         return manager;
     }
-    manager.controller(node::registrar(options)).controller(node::kubelet(options))
+    manager.controller(node::registrar(options)).controller(node::kubelet(env, options))
 }
 
 fn workloads(manager: Manager) -> Manager {

@@ -1,5 +1,6 @@
 //! Queries about a pod: whether it is active, ready or available, and since when.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_tree::Tree;
@@ -61,6 +62,28 @@ pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
 /// Returns the node that the pod is bound to.
 pub(crate) fn node_name(pod: &Pod) -> Option<&str> {
     pod.str("spec/nodeName").filter(|name| !name.is_empty())
+}
+
+/// A port of the node that a pod takes: address, protocol, number.
+pub(crate) type HostPort = (String, String, i32);
+
+/// Returns the ports of its node that a pod takes.
+pub(crate) fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {
+    let ports = pod.list("spec/containers").iter().flat_map(|container| container.list("ports"));
+    let taken = ports.filter_map(|port| {
+        let number = port.i32("hostPort").filter(|number| *number > 0)?;
+        let address = port.str("hostIP").filter(|address| !address.is_empty()).unwrap_or("0.0.0.0");
+        Some((address.to_owned(), port.str("protocol").unwrap_or("TCP").to_owned(), number))
+    });
+    taken.collect()
+}
+
+/// Whether two pods take the same port of a node.
+pub(crate) fn ports_conflict(one: &BTreeSet<HostPort>, other: &BTreeSet<HostPort>) -> bool {
+    let clash = |a: &HostPort, b: &HostPort| {
+        a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || a.0 == "0.0.0.0" || b.0 == "0.0.0.0")
+    };
+    one.iter().any(|a| other.iter().any(|b| clash(a, b)))
 }
 
 /// Returns the highest restart count of the containers.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use evenkeel_apiserver::Audit;
+use evenkeel_controllers::node::rules::Rule;
 use evenkeel_controllers::{NodeOptions, Options as ControllerOptions};
 use evenkeel_env::{Env, SettingError};
 
@@ -29,6 +30,7 @@ pub struct Builder {
     pub(crate) restore: Option<PathBuf>,
     pub(crate) root_ca: bool,
     pub(crate) audit: Option<Audit>,
+    pub(crate) pod_rules: Vec<Rule>,
 }
 
 impl Default for Builder {
@@ -47,6 +49,7 @@ impl Default for Builder {
             restore: None,
             root_ca: false,
             audit: None,
+            pod_rules: Vec::new(),
         }
     }
 }
@@ -147,6 +150,13 @@ impl Builder {
     #[must_use]
     pub fn audit(mut self, audit: Audit) -> Self {
         self.audit = Some(audit);
+        self
+    }
+
+    /// Adds a rule for what the containers of some pods do; see [`Cluster::tell_pods`].
+    #[must_use]
+    pub fn pod_rule(mut self, rule: Rule) -> Self {
+        self.pod_rules.push(rule);
         self
     }
 

@@ -30,6 +30,8 @@ impl Cluster {
             authority: OnceLock::new(),
             operators: Mutex::default(),
             follower: OnceLock::new(),
+            rules: Default::default(),
+            logs: Default::default(),
         };
         Self::new(inner, &namespace)
     }

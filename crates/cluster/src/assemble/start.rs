@@ -78,6 +78,8 @@ impl Builder {
             authority: self.authority(&env)?,
             operators: Mutex::default(),
             follower: OnceLock::new(),
+            rules: Default::default(),
+            logs: Default::default(),
         };
         let cluster = Cluster::new(inner, crate::transport::DEFAULT_NAMESPACE);
         if self.controllers {
@@ -148,6 +150,8 @@ impl Builder {
     async fn run_controllers(&self, cluster: &Cluster, mut beginning: Beginning) -> Result<(), StartError> {
         let root_ca = cluster.inner.authority.get().map(Authority::certificate);
         let (env, mut options) = (cluster.env().clone(), self.controller_options(root_ca));
+        self.pod_rules.iter().for_each(|rule| cluster.inner.rules.add(rule.clone()));
+        (options.nodes.rules, options.nodes.logs) = (cluster.inner.rules.clone(), cluster.inner.logs.clone());
         let Some(server) = cluster.inner.server.as_ref().filter(|_| self.lazy_controllers) else {
             cluster
                 .run_manager(CONTROLLERS, move |manager| evenkeel_controllers::all(&env, &options)(manager));

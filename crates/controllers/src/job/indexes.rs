@@ -69,6 +69,25 @@ impl Indexes {
         self.ranges.iter().map(|(first, last)| i64::from(*last) - i64::from(*first) + 1).sum()
     }
 
+    /// Whether an index is in the set.
+    pub(super) fn contains(&self, index: i32) -> bool {
+        self.ranges.range(..=index).next_back().is_some_and(|(_, last)| index <= *last)
+    }
+
+    /// Returns how many indexes both sets have.
+    pub(super) fn common(&self, other: &Self) -> i64 {
+        let overlap = |first: i32, last: i32| {
+            let theirs = other.ranges.iter().map(|(start, end)| (first.max(*start), last.min(*end)));
+            theirs.map(|(start, end)| (i64::from(end) - i64::from(start) + 1).max(0)).sum::<i64>()
+        };
+        self.ranges.iter().map(|(first, last)| overlap(*first, *last)).sum()
+    }
+
+    /// Adds the indexes of another set.
+    pub(super) fn merge(&mut self, other: &Self) {
+        other.ranges.iter().for_each(|(first, last)| self.insert_range(*first, *last));
+    }
+
     /// Returns the indexes from zero to below `end` that are not in the set.
     pub(super) fn missing(&self, end: i32) -> impl Iterator<Item = i32> {
         let after = |last: &i32| last.saturating_add(1);
@@ -90,6 +109,34 @@ impl fmt::Display for Indexes {
             }
         }
         Ok(())
+    }
+}
+
+/// The annotations of a pod with the failures of its index that count, and with those that the failure policy ignores.
+const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+
+/// The failures of one index before a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IndexFailures {
+    pub(crate) counted: i32,
+    pub(crate) ignored: i32,
+}
+
+impl IndexFailures {
+    /// Reads the failures before a pod from its annotations.
+    pub(super) fn before(pod: &Pod) -> Self {
+        let number = |key: &str| pod.annotation(key).and_then(|text| text.parse().ok()).unwrap_or(0);
+        Self { counted: number(FAILURES), ignored: number(IGNORED_FAILURES) }
+    }
+
+    /// Writes the failures into the annotations of a new pod.
+    pub(super) fn give(self, pod: &mut Pod) {
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(FAILURES.to_owned(), self.counted.to_string());
+        if self.ignored > 0 {
+            annotations.insert(IGNORED_FAILURES.to_owned(), self.ignored.to_string());
+        }
     }
 }
 

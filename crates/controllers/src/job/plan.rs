@@ -11,7 +11,8 @@ use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
 
 use super::conditions;
-use super::indexes::{self, Indexes};
+use super::failure::{self, Verdict};
+use super::indexes::{self, IndexFailures, Indexes};
 use crate::kinds::{Job, Pod};
 use crate::object::{Fields, time};
 use crate::replicaset::BURST;
@@ -35,8 +36,8 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<Arc<Pod>>,
     /// How many pods to create.
     pub(crate) create: usize,
-    /// The completion indexes of these pods, if the Job is indexed.
-    pub(crate) indexes: Vec<i32>,
+    /// The completion indexes of these pods, if the Job is indexed, with the failures before if they are counted by index.
+    pub(crate) indexes: Vec<(i32, Option<IndexFailures>)>,
     /// When a failed pod may be replaced.
     pub(crate) retry: Option<Duration>,
     /// When the active deadline of the Job passes.
@@ -71,6 +72,10 @@ struct Planner<'a> {
     now: Timestamp,
     indexed: bool,
     done: Indexes,
+    /// The indexes that have failed, if failures are counted by index.
+    failed_indexes: Option<Indexes>,
+    /// Whether an index waits until it may be tried again.
+    index_delay: Option<Duration>,
 }
 
 impl<'a> Planner<'a> {
@@ -82,6 +87,10 @@ impl<'a> Planner<'a> {
             now,
             indexed: indexes::is_indexed(job),
             done: Indexes::parse(job.str("status/completedIndexes").unwrap_or_default()),
+            failed_indexes: job
+                .has("spec/backoffLimitPerIndex")
+                .then(|| Indexes::parse(job.str("status/failedIndexes").unwrap_or_default())),
+            index_delay: None,
         }
     }
 
@@ -110,7 +119,8 @@ impl<'a> Planner<'a> {
         };
         let (mut open_succeeded, succeeded) = settle(SUCCEEDED);
         let (mut open_failed, failed) = settle(FAILED);
-        for pod in tracked {
+        let tracked: Vec<Arc<Pod>> = tracked.into_iter().cloned().collect();
+        for pod in &tracked {
             let uid = uid(pod).to_owned();
             if open_succeeded.contains(&uid) || open_failed.contains(&uid) {
                 continue;
@@ -121,7 +131,7 @@ impl<'a> Planner<'a> {
                     Some(index) => self.done.insert(index),
                     None => open_succeeded.push(uid),
                 }
-            } else if pod::phase(pod) == "Failed" || pod.is_deleting() {
+            } else if failure::is_failed(self.job, pod) && self.index_failure(pod) {
                 open_failed.push(uid);
             }
         }
@@ -135,10 +145,50 @@ impl<'a> Planner<'a> {
         if self.indexed {
             let done = self.done.to_string();
             self.status.set("completedIndexes", (!done.is_empty()).then_some(done));
+            self.status.set("failedIndexes", self.failed_indexes.as_ref().map(Indexes::to_string));
         }
         let list = |uids: Vec<String>| (!uids.is_empty()).then_some(uids);
         let uncounted = tree!({"succeeded": list(open_succeeded), "failed": list(open_failed)});
         self.status.set("uncountedTerminatedPods", uncounted);
+    }
+
+    /// Notes the failure of a pod for its index. Returns whether the failure counts.
+    fn index_failure(&mut self, pod: &Pod) -> bool {
+        let verdict = failure::judge(self.job, pod);
+        let limit = self.job.i32("spec/backoffLimitPerIndex").unwrap_or(i32::MAX);
+        if let (Some(failed), Some(index)) = (&mut self.failed_indexes, indexes::of(pod)) {
+            let exhausted = verdict != Verdict::Ignore && IndexFailures::before(pod).counted >= limit;
+            if exhausted || verdict == Verdict::FailIndex {
+                failed.insert(index);
+            }
+        }
+        verdict != Verdict::Ignore
+    }
+
+    /// Returns why the failure policy ends the Job; `None` if it does not.
+    fn policy_failure(&self) -> Option<String> {
+        let failed = self.pods.iter().filter(|pod| is_tracked(pod) && failure::is_failed(self.job, pod));
+        failed.into_iter().find_map(|pod| match failure::judge(self.job, pod) {
+            Verdict::FailJob(why) => Some(why),
+            _ => None,
+        })
+    }
+
+    /// Returns the first rule of the success policy that holds.
+    fn success_rule(&self) -> Option<usize> {
+        if self.done.len() == 0 {
+            return None;
+        }
+        let holds = |rule: &Tree| {
+            let count = rule.i64("succeededCount");
+            let Some(wanted) = rule.str("succeededIndexes") else {
+                return count.is_some_and(|count| self.done.len() >= count);
+            };
+            let wanted = Indexes::parse(wanted);
+            let reached = wanted.common(&self.done);
+            wanted.len() > 0 && (reached == wanted.len() || count.is_some_and(|count| reached >= count))
+        };
+        self.job.list("spec/successPolicy/rules").iter().position(holds)
     }
 
     /// Returns a number in the status, zero if it is missing.
@@ -176,13 +226,31 @@ impl<'a> Planner<'a> {
         let limit = self.job.i32("spec/backoffLimit").unwrap_or(6);
         let on_failure = self.job.is("spec/template/spec/restartPolicy", "OnFailure");
         let too_many_restarts = on_failure && restarts > 0 && restarts >= limit;
-        if self.failed() > limit || too_many_restarts {
+        if let Some(why) = self.policy_failure() {
+            self.set("FailureTarget", "PodFailurePolicy", &why);
+        } else if self.failed() > limit || too_many_restarts {
             self.set("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit");
         } else if self.left().is_some_and(|left| left.is_zero()) {
             self.set("FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline");
+        } else if let Some((reason, message)) = self.index_failures() {
+            self.set("FailureTarget", reason, message);
+        } else if let Some(rule) = self.success_rule() {
+            self.set("SuccessCriteriaMet", "SuccessPolicy", &format!("Matched rules at index {rule}"));
         } else if self.is_complete() {
             self.set("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods");
         }
+    }
+
+    /// Returns why failed indexes end the Job; `None` if they do not.
+    fn index_failures(&self) -> Option<(&'static str, &'static str)> {
+        let failed = self.failed_indexes.as_ref()?.len();
+        let max = self.job.i64("spec/maxFailedIndexes");
+        let completions = i64::from(self.completions().unwrap_or(0));
+        if max.is_some_and(|max| failed > max) {
+            let message = "Job has exceeded the specified maximal number of failed indexes";
+            return Some(("MaxFailedIndexesExceeded", message));
+        }
+        (failed > 0 && failed + self.done.len() >= completions).then_some(("FailedIndexes", "Job has failed indexes"))
     }
 
     fn is_complete(&self) -> bool {
@@ -228,16 +296,62 @@ impl<'a> Planner<'a> {
 
     /// Returns the tracked pods that have ended. The status accounts for them.
     fn release(&self) -> Vec<Arc<Pod>> {
-        let ended = |pod: &&Arc<Pod>| is_tracked(pod) && (pod::is_finished(pod) || pod.is_deleting());
+        let ended = |pod: &&Arc<Pod>| {
+            let ended = pod::is_finished(pod) || failure::is_failed(self.job, pod);
+            // When the Job has ended, every pod that is being deleted counts as it is.
+            is_tracked(pod) && (ended || (pod.is_deleting() && self.is_decided())) && !self.keeps(pod)
+        };
         self.pods.iter().filter(ended).cloned().collect()
+    }
+
+    /// Whether a failed pod is kept until its index is tried again: the failures of the index stand in its annotations.
+    fn keeps(&self, pod: &Pod) -> bool {
+        let (Some(failed), Some(index)) = (&self.failed_indexes, indexes::of(pod)) else { return false };
+        if self.is_decided() || self.is_suspended() || failed.contains(index) || self.done.contains(index) {
+            return false;
+        }
+        let before = |pod: &Pod| {
+            let failures = IndexFailures::before(pod);
+            failures.counted.saturating_add(failures.ignored)
+        };
+        let mut others = self.pods.iter().filter(|other| indexes::of(other) == Some(index));
+        let is_last = others.all(|other| before(other) <= before(pod));
+        pod::phase(pod) == "Failed" && is_last
+    }
+
+    /// Returns the failures of an index so far, and how long to wait before it is tried again.
+    fn failures_of(&self, index: i32) -> (IndexFailures, Option<Duration>) {
+        let pods = self.pods.iter().filter(|pod| indexes::of(pod) == Some(index));
+        let failed = pods.filter(|pod| failure::is_failed(self.job, pod));
+        let last = failed.max_by_key(|pod| {
+            let failures = IndexFailures::before(pod);
+            failures.counted.saturating_add(failures.ignored)
+        });
+        let Some(last) = last else { return (IndexFailures::default(), None) };
+        let mut failures = IndexFailures::before(last);
+        match failure::judge(self.job, last) {
+            Verdict::Ignore => failures.ignored = failures.ignored.saturating_add(1),
+            _ => failures.counted = failures.counted.saturating_add(1),
+        }
+        let all = u32::try_from(failures.counted.saturating_add(failures.ignored)).unwrap_or(0);
+        (failures, ended_at(last).and_then(|ended| self.delay_after(ended, all)))
     }
 
     fn scale(&mut self, plan: &mut Plan) {
         let active = self.active();
+        // With the replacement policy `Failed`, a pod is replaced only when it has ended.
+        let leaving = match failure::only_replaces_failed(self.job) {
+            true => self.pods.iter().filter(|pod| pod::is_terminating(pod)).count(),
+            false => 0,
+        };
+        let open = i64::from(self.completions().unwrap_or(0))
+            - self.done.len()
+            - self.failed_indexes.as_ref().map_or(0, Indexes::len);
         let wanted = match (self.is_decided() || self.is_suspended(), self.completions()) {
             (true, _) => 0,
             (false, None) if self.succeeded() > 0 => active.len(),
             (false, None) => self.parallelism(),
+            (false, Some(_)) if self.indexed => self.parallelism().min(usize::try_from(open).unwrap_or(0)),
             (false, Some(completions)) => self
                 .parallelism()
                 .min(usize::try_from(completions.saturating_sub(self.succeeded())).unwrap_or(0)),
@@ -247,11 +361,15 @@ impl<'a> Planner<'a> {
             surplus.sort_by(|a, b| (pod::is_ready(a), a.name()).cmp(&(pod::is_ready(b), b.name())));
             surplus.truncate(active.len() - wanted);
             plan.delete = surplus;
-        } else if active.len() < wanted && !self.job.is_deleting() {
-            plan.retry = self.backoff();
+        } else if active.len() + leaving < wanted && !self.job.is_deleting() {
+            plan.retry = if self.failed_indexes.is_some() { None } else { self.backoff() };
             if plan.retry.is_none() {
-                plan.create = (wanted - active.len()).min(BURST);
-                plan.indexes = self.free_indexes(&active, plan.create);
+                plan.create = (wanted - active.len() - leaving).min(BURST);
+                if self.indexed {
+                    plan.indexes = self.free_indexes(&active, plan.create);
+                    plan.create = plan.indexes.len();
+                    plan.retry = self.index_delay;
+                }
             }
         }
         let remaining = active.len() - plan.delete.len();
@@ -271,13 +389,30 @@ impl<'a> Planner<'a> {
         usize::try_from(self.job.i32("spec/parallelism").unwrap_or(1)).unwrap_or(0)
     }
 
-    fn free_indexes(&self, active: &[Arc<Pod>], count: usize) -> Vec<i32> {
-        if !self.indexed {
-            return Vec::new();
+    /// Returns the indexes to create pods for. An index that must wait is left out, and delays the next look.
+    fn free_indexes(&mut self, active: &[Arc<Pod>], count: usize) -> Vec<(i32, Option<IndexFailures>)> {
+        let mut taken: BTreeSet<_> = active.iter().filter_map(|pod| indexes::of(pod)).collect();
+        if failure::only_replaces_failed(self.job) {
+            let leaving = self.pods.iter().filter(|pod| pod::is_terminating(pod));
+            taken.extend(leaving.filter_map(|pod| indexes::of(pod)));
         }
-        let taken: BTreeSet<_> = active.iter().filter_map(|pod| indexes::of(pod)).collect();
-        let free = self.done.missing(self.completions().unwrap_or(0));
-        free.filter(|index| !taken.contains(index)).take(count).collect()
+        let mut ended = self.done.clone();
+        ended.merge(self.failed_indexes.as_ref().unwrap_or(&Indexes::default()));
+        let free = ended.missing(self.completions().unwrap_or(0)).filter(|index| !taken.contains(index));
+        let Some(_) = &self.failed_indexes else { return free.map(|index| (index, None)).take(count).collect() };
+        let mut found = Vec::new();
+        let mut delay: Option<Duration> = None;
+        for index in free {
+            if found.len() == count {
+                break;
+            }
+            match self.failures_of(index) {
+                (_, Some(wait)) => delay = Some(delay.map_or(wait, |known| known.min(wait))),
+                (failures, None) => found.push((index, Some(failures))),
+            }
+        }
+        self.index_delay = delay;
+        found
     }
 
     /// Returns how long to wait because of the last failure.
@@ -289,6 +424,11 @@ impl<'a> Planner<'a> {
             .filter(|pod| pod::phase(pod) == "Failed")
             .filter_map(|pod| ended_at(pod))
             .max()?;
+        self.delay_after(ended, failures)
+    }
+
+    /// Returns how long to wait after so many failures, of which the last was at a time.
+    fn delay_after(&self, ended: Timestamp, failures: u32) -> Option<Duration> {
         let wait = BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(BACKOFF_MAX);
         let passed = Duration::try_from(self.now.duration_since(ended)).unwrap_or(Duration::ZERO);
         Some(wait.saturating_sub(passed)).filter(|left| failures > 0 && !left.is_zero())
@@ -333,6 +473,11 @@ impl<'a> Planner<'a> {
 /// Whether the pod has the tracking finalizer.
 pub(crate) fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == TRACKING)
+}
+
+/// Whether this controller manages the Job, and not another one that `managedBy` names.
+pub(super) fn is_ours(job: &Job) -> bool {
+    job.str("spec/managedBy").is_none_or(|manager| manager == "kubernetes.io/job-controller")
 }
 
 fn uid(pod: &Pod) -> &str {

@@ -1,89 +1,365 @@
-//! How a pod behaves on a simulated node: as its spec says, unless its annotations say otherwise.
+//! What a container does on a simulated node: the one vocabulary for annotations, rules and the test kit.
 //!
-//! | annotation | value | what the pod does |
+//! A container does what its spec says, as far as a simulated node understands it. Words change that. Each word has a
+//! value, and the same words are given in three places:
+//!
+//! - as an *annotation* of the pod: `node.evenkeel.dev/WORD` for all containers of the pod, or
+//!   `node.evenkeel.dev/WORD.CONTAINER` for one of them;
+//! - as a *rule* over image, labels, namespace and container name ([`Rule`](super::rules::Rule)), from a file or from a
+//!   test;
+//! - as a method of [`Behaviour`], which a test gives to a rule.
+//!
+//! | word | value | what the container does |
 //! |---|---|---|
-//! | `node.evenkeel.dev/behaviour` | `never-ready` | its containers run, but never become ready |
-//! | | `crash-loop` | its containers exit with an error as soon as they run, again and again |
-//! | | `image-pull-error` | its images cannot be pulled |
-//! | | `never-start` | its containers stay in `ContainerCreating` |
-//! | | `fail` | its containers run and then exit with code 1 |
-//! | | `succeed` | its containers run and then exit with code 0, whatever the restart policy |
-//! | `node.evenkeel.dev/run-for` | `250ms`, `5s`, `2m` | how long containers run before they exit |
-//! | `node.evenkeel.dev/start-after` | a duration, as above | how long containers take to start |
+//! | `pull` | `fail`, `fail:N`, `ok` | its image cannot be pulled; the first N times only; or it can |
+//! | `start-after` | a duration, `never` | how long it takes until it runs: 50 ms unless set |
+//! | `exit-code` | `0` to `255`, `run`, or a list such as `1,1,0` | it exits with this code after `run-for`; a list has one item for each run, and its last item counts for all further runs; with `run` it does not exit |
+//! | `run-for` | a duration | how long a run lasts: 500 ms unless set; without `exit-code`, it then exits with code 0 |
+//! | `exit-reason` | text, such as `OOMKilled` | the reason of its end in the status: `Completed` or `Error` unless set |
+//! | `exit-message` | text | its termination message |
+//! | `ready-after` | a duration, `never` | when it becomes ready after its start: at once unless set |
+//! | `fail-readiness` | a duration | its readiness probe fails from this time after its start on |
+//! | `fail-liveness` | a duration | its liveness probe fails from this time after its start on, and the node restarts it |
+//! | `fail-startup` | a duration | its startup probe fails from its start on, for at least this time |
+//! | `stop-after` | a duration, `never` | how long it takes to end after it was told to stop: 50 ms unless set. The node kills it at the end of the grace period |
+//! | `log` | lines of text | what it prints in each run. A line that begins with `@DURATION ` is printed that long after the start, others with the line before |
+//! | `behaviour` | a name below | several words at once |
 //!
-//! Without annotations, containers start after 50 ms. If the restart policy of the pod is not `Always`, they exit with
-//! code 0 after 500 ms, so that the pods of a Job succeed.
+//! A duration is a number with a unit: `250ms`, `5s`, `2m`, `1h`. The names for `behaviour`:
+//!
+//! | name | stands for |
+//! |---|---|
+//! | `crash-loop` | `exit-code: 1`, `run-for: 50ms` |
+//! | `fail`, `succeed` | `exit-code: 1`, `exit-code: 0` |
+//! | `never-ready` | `ready-after: never` |
+//! | `never-start` | `start-after: never` |
+//! | `image-pull-error` | `pull: fail` |
+//!
+//! *Which word counts:* an annotation for the container counts before one for the pod, and any annotation before any rule.
+//! Of the rules that match, the one added last counts. Words are independent: a rule may set the exit code, and an
+//! annotation the log. A value that is no value of its word is left out, and the pod gets a warning event
+//! `InvalidBehaviour`.
+//!
+//! *Without words* a container starts after 50 ms and is ready at once. An init container exits with code 0. A container
+//! of a pod with the restart policy `Always`, a sidecar and a debug container run until they are stopped; so does the
+//! image `pause`. A container of a pod with another restart policy exits with code 0 after 500 ms, so that the pods of a
+//! Job succeed. If the command of a container is `true`, `false`, `sleep` or a shell script of simple commands, the
+//! container does what the command says; see the module `script` of the crate.
+//!
+//! *The runs that a list counts* are those of one container of one pod. For a pod of a Job they are those of all pods of
+//! that Job (of an indexed Job, of that index), so that `exit-code: 1,1,0` makes a Job fail twice and then succeed.
+//!
+//! *Time:* when a crashed container is started again is *upkeep*: a test's `settled()` does not wait for it, nor for an
+//! end or a probe failure that is a minute or more away.
 
+use std::fmt;
 use std::time::Duration;
 
-use crate::kinds::Pod;
-
-/// How long containers take to start, and each init container takes to run: long enough that a watch shows each state,
-/// short enough for a demonstration in real time.
+/// How long containers take to start: long enough that a watch shows each state, short enough for a demonstration in real
+/// time.
 pub(crate) const START: Duration = Duration::from_millis(50);
 
 /// How long containers run before they exit.
 pub(crate) const RUN: Duration = Duration::from_millis(500);
 
-/// How long a pod takes to stop.
+/// How long a container takes to stop.
 pub(crate) const STOP: Duration = Duration::from_millis(50);
 
-/// The delay before the first restart of a crashed container. It doubles up to [`RESTART_MAX`], as kubelet's does.
-pub(crate) const RESTART: Duration = Duration::from_secs(10);
+/// The prefix of the annotations with words.
+pub(crate) const PREFIX: &str = "node.evenkeel.dev/";
 
-/// The longest delay before the restart of a crashed container.
-pub(crate) const RESTART_MAX: Duration = Duration::from_secs(300);
-
-const BEHAVIOUR: &str = "node.evenkeel.dev/behaviour";
-const RUN_FOR: &str = "node.evenkeel.dev/run-for";
-const START_AFTER: &str = "node.evenkeel.dev/start-after";
-
-/// What happens to the containers of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// The containers run until they are stopped.
-    Run,
-    /// The containers run, but never become ready.
-    NeverReady,
-    /// The containers exit with this code.
-    Exit(i32),
-    /// The containers exit with an error at once.
-    Crash,
-    /// The images of the containers cannot be pulled.
-    NoImage,
-    /// The containers never start.
-    NeverStart,
+/// What a container does. What is not set is as a less specific behaviour says, or as the container's spec says.
+///
+/// ```
+/// use std::time::Duration;
+/// use evenkeel_controllers::node::behaviour::Behaviour;
+///
+/// let crashes_twice = Behaviour::new().exit_codes([Some(1), Some(1), None]).log("@20ms cannot open /data");
+/// assert_eq!(crashes_twice, Behaviour::from_words([("exit-code", "1,1,run"), ("log", "@20ms cannot open /data")])?);
+///
+/// let slow = Behaviour::new().start_after(Duration::from_secs(3)).ready_after(Duration::from_secs(20));
+/// assert_eq!(slow, Behaviour::from_words([("start-after", "3s"), ("ready-after", "20s")])?);
+/// # Ok::<_, evenkeel_controllers::node::behaviour::InvalidWord>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behaviour {
+    pub(crate) pull: Option<Pull>,
+    pub(crate) start_after: Option<Delay>,
+    pub(crate) exit_codes: Option<Vec<Option<i32>>>,
+    pub(crate) run_for: Option<Duration>,
+    pub(crate) exit_reason: Option<String>,
+    pub(crate) exit_message: Option<String>,
+    pub(crate) ready_after: Option<Delay>,
+    pub(crate) fail_readiness: Option<Duration>,
+    pub(crate) fail_liveness: Option<Duration>,
+    pub(crate) fail_startup: Option<Duration>,
+    pub(crate) stop_after: Option<Delay>,
+    pub(crate) log: Option<Vec<LogLine>>,
 }
 
-/// The behaviour of a pod.
+/// Whether an image can be pulled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Behaviour {
-    pub(crate) fate: Fate,
-    pub(crate) start_after: Duration,
-    pub(crate) run_for: Duration,
+pub(crate) enum Pull {
+    /// The image can be pulled after this many attempts that fail.
+    FailsTimes(u32),
+    /// The image can never be pulled.
+    Fails,
+}
+
+/// When something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delay {
+    /// After this time.
+    After(Duration),
+    /// Never.
+    Never,
+}
+
+/// A line that a container prints, and how long after its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// The time after the start of the container.
+    pub after: Duration,
+    /// The line, without its end.
+    pub text: String,
+}
+
+/// A word or a value that is not in the vocabulary.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{word}: {value:?} {why}")]
+pub struct InvalidWord {
+    word: String,
+    value: String,
+    why: &'static str,
 }
 
 impl Behaviour {
-    /// Reads the behaviour from the pod's annotations and restart policy.
-    pub(crate) fn of(pod: &Pod) -> Self {
-        let restarts = pod.str("spec/restartPolicy").unwrap_or("Always");
-        let fate = match pod.annotation(BEHAVIOUR) {
-            Some("never-ready") => Fate::NeverReady,
-            Some("crash-loop") => Fate::Crash,
-            Some("image-pull-error") => Fate::NoImage,
-            Some("never-start") => Fate::NeverStart,
-            Some("fail") => Fate::Exit(1),
-            Some("succeed") => Fate::Exit(0),
-            _ if restarts == "Always" => Fate::Run,
-            _ => Fate::Exit(0),
+    /// A behaviour that changes nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a behaviour from words and their values.
+    ///
+    /// # Errors
+    /// Fails at the first word or value that is not in the vocabulary.
+    pub fn from_words<'a>(
+        words: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, InvalidWord> {
+        let mut behaviour = Self::default();
+        words.into_iter().try_for_each(|(word, value)| behaviour.set(word, value))?;
+        Ok(behaviour)
+    }
+
+    /// Lets the image pull fail, always.
+    #[must_use]
+    pub fn pull_fails(mut self) -> Self {
+        self.pull = Some(Pull::Fails);
+        self
+    }
+
+    /// Lets the first `times` image pulls fail.
+    #[must_use]
+    pub fn pull_fails_times(mut self, times: u32) -> Self {
+        self.pull = Some(Pull::FailsTimes(times));
+        self
+    }
+
+    /// Starts the container after this time.
+    #[must_use]
+    pub fn start_after(mut self, delay: Duration) -> Self {
+        self.start_after = Some(Delay::After(delay));
+        self
+    }
+
+    /// Never starts the container.
+    #[must_use]
+    pub fn never_starts(mut self) -> Self {
+        self.start_after = Some(Delay::Never);
+        self
+    }
+
+    /// Lets every run exit with this code.
+    #[must_use]
+    pub fn exit_code(self, code: i32) -> Self {
+        self.exit_codes([Some(code)])
+    }
+
+    /// Lets each run exit with the code at its place, the further ones with the last; with `None`, a run does not exit.
+    #[must_use]
+    pub fn exit_codes(mut self, codes: impl IntoIterator<Item = Option<i32>>) -> Self {
+        self.exit_codes = Some(codes.into_iter().collect());
+        self
+    }
+
+    /// Lets each run last this long.
+    #[must_use]
+    pub fn run_for(mut self, length: Duration) -> Self {
+        self.run_for = Some(length);
+        self
+    }
+
+    /// Gives this reason for the end of a run, such as `OOMKilled`.
+    #[must_use]
+    pub fn exit_reason(mut self, reason: impl Into<String>) -> Self {
+        self.exit_reason = Some(reason.into());
+        self
+    }
+
+    /// Gives this termination message.
+    #[must_use]
+    pub fn exit_message(mut self, message: impl Into<String>) -> Self {
+        self.exit_message = Some(message.into());
+        self
+    }
+
+    /// Makes the container ready this long after its start.
+    #[must_use]
+    pub fn ready_after(mut self, delay: Duration) -> Self {
+        self.ready_after = Some(Delay::After(delay));
+        self
+    }
+
+    /// Never makes the container ready.
+    #[must_use]
+    pub fn never_ready(mut self) -> Self {
+        self.ready_after = Some(Delay::Never);
+        self
+    }
+
+    /// Lets the readiness probe fail from this time after the start on.
+    #[must_use]
+    pub fn fail_readiness(mut self, after: Duration) -> Self {
+        self.fail_readiness = Some(after);
+        self
+    }
+
+    /// Lets the liveness probe fail from this time after the start on.
+    #[must_use]
+    pub fn fail_liveness(mut self, after: Duration) -> Self {
+        self.fail_liveness = Some(after);
+        self
+    }
+
+    /// Lets the startup probe fail for this time after the start.
+    #[must_use]
+    pub fn fail_startup(mut self, length: Duration) -> Self {
+        self.fail_startup = Some(length);
+        self
+    }
+
+    /// Ends the container this long after it was told to stop.
+    #[must_use]
+    pub fn stop_after(mut self, delay: Duration) -> Self {
+        self.stop_after = Some(Delay::After(delay));
+        self
+    }
+
+    /// Lets the container print these lines in each run, in the form of the word `log`.
+    #[must_use]
+    pub fn log(mut self, lines: &str) -> Self {
+        self.log = Some(log_lines(lines));
+        self
+    }
+
+    /// Sets one word.
+    ///
+    /// # Errors
+    /// Fails if the word or its value is not in the vocabulary.
+    pub fn set(&mut self, word: &str, value: &str) -> Result<(), InvalidWord> {
+        let invalid =
+            |why: &'static str| InvalidWord { word: word.to_owned(), value: value.to_owned(), why };
+        let length = || duration(value).ok_or_else(|| invalid("is no duration such as 250ms, 5s, 2m or 1h"));
+        let delay = || match value {
+            "never" => Ok(Delay::Never),
+            _ => length().map(Delay::After),
         };
-        let time = |key: &str| pod.annotation(key).and_then(duration);
-        Self { fate, start_after: time(START_AFTER).unwrap_or(START), run_for: time(RUN_FOR).unwrap_or(RUN) }
+        match word {
+            "behaviour" => return self.set_named(value).ok_or_else(|| invalid("is no known behaviour")),
+            "pull" => self.pull = Some(pull(value).ok_or_else(|| invalid("is none of ok, fail and fail:N"))?),
+            "start-after" => self.start_after = Some(delay()?),
+            "exit-code" => {
+                let codes: Option<Vec<_>> = value.split(',').map(|code| exit_code(code.trim())).collect();
+                self.exit_codes = Some(codes.ok_or_else(|| invalid("is no list of exit codes and run"))?);
+            }
+            "run-for" => self.run_for = Some(length()?),
+            "exit-reason" => self.exit_reason = Some(value.to_owned()),
+            "exit-message" => self.exit_message = Some(value.to_owned()),
+            "ready-after" => self.ready_after = Some(delay()?),
+            "fail-readiness" => self.fail_readiness = Some(length()?),
+            "fail-liveness" => self.fail_liveness = Some(length()?),
+            "fail-startup" => self.fail_startup = Some(length()?),
+            "stop-after" => self.stop_after = Some(delay()?),
+            "log" => self.log = Some(log_lines(value)),
+            _ => return Err(invalid("belongs to no known word")),
+        }
+        Ok(())
+    }
+
+    /// Sets the words that a name stands for; `None` if there is no such name.
+    fn set_named(&mut self, name: &str) -> Option<()> {
+        match name {
+            "crash-loop" => {
+                self.exit_codes = Some(vec![Some(1)]);
+                self.run_for = Some(START);
+            }
+            "fail" => self.exit_codes = Some(vec![Some(1)]),
+            "succeed" => self.exit_codes = Some(vec![Some(0)]),
+            "never-ready" => self.ready_after = Some(Delay::Never),
+            "never-start" => self.start_after = Some(Delay::Never),
+            "image-pull-error" => self.pull = Some(Pull::Fails),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Adds what a less specific behaviour says, where this one says nothing.
+    pub(crate) fn over(self, under: &Self) -> Self {
+        macro_rules! or {
+            ($($field:ident),*) => {
+                Self { $($field: self.$field.or_else(|| under.$field.clone()),)* }
+            };
+        }
+        or!(
+            pull, start_after, exit_codes, run_for, exit_reason, exit_message, ready_after, fail_readiness,
+            fail_liveness, fail_startup, stop_after, log
+        )
     }
 }
 
+fn pull(value: &str) -> Option<Pull> {
+    match value {
+        "ok" => Some(Pull::FailsTimes(0)),
+        "fail" => Some(Pull::Fails),
+        _ => Some(Pull::FailsTimes(value.strip_prefix("fail:")?.parse().ok()?)),
+    }
+}
+
+fn exit_code(text: &str) -> Option<Option<i32>> {
+    match text {
+        "run" => Some(None),
+        _ => text.parse().ok().filter(|code| (0..=255).contains(code)).map(Some),
+    }
+}
+
+fn log_lines(text: &str) -> Vec<LogLine> {
+    let mut after = Duration::ZERO;
+    let line = |line: &str| {
+        let timed = line.strip_prefix('@').and_then(|line| line.split_once(' '));
+        let text = match timed.and_then(|(time, text)| Some((duration(time)?, text))) {
+            Some((time, text)) => {
+                after = time;
+                text
+            }
+            None => line,
+        };
+        LogLine { after, text: text.to_owned() }
+    };
+    text.lines().map(line).collect()
+}
+
 /// Parses a number with the unit `ms`, `s`, `m` or `h`.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let unit = text.find(|c: char| !c.is_ascii_digit())?;
     let number: u64 = text[..unit].parse().ok()?;
     match &text[unit..] {
@@ -95,34 +371,53 @@ fn duration(text: &str) -> Option<Duration> {
     }
 }
 
-/// Returns the delay before a restart, given how many restarts there were.
-pub(crate) fn restart_after(restarts: i32) -> Duration {
-    let doublings = u32::try_from(restarts.clamp(1, 10) - 1).unwrap_or(0);
-    RESTART.saturating_mul(1 << doublings).min(RESTART_MAX)
+impl fmt::Display for LogLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod::tests::pod;
-    use serde_json::json;
 
     #[test]
-    fn annotations_override_the_spec() {
-        let plain = pod(json!({"spec": {"containers": [], "restartPolicy": "Never"}}));
-        assert_eq!(Behaviour::of(&plain).fate, Fate::Exit(0));
-        let told = pod(json!({"metadata": {"annotations": {BEHAVIOUR: "fail", RUN_FOR: "2m"}}}));
-        assert_eq!(
-            Behaviour::of(&told),
-            Behaviour { fate: Fate::Exit(1), start_after: START, run_for: Duration::from_secs(120) }
-        );
-        assert_eq!(duration("5 s"), None);
+    fn words_have_values_of_their_own() {
+        for (word, value) in [
+            ("pull", "fail:3"),
+            ("start-after", "never"),
+            ("exit-code", "1, 255,run"),
+            ("run-for", "2m"),
+            ("ready-after", "250ms"),
+            ("behaviour", "crash-loop"),
+            ("log", ""),
+        ] {
+            assert!(Behaviour::from_words([(word, value)]).is_ok(), "{word}: {value}");
+        }
+        for (word, value, said) in [
+            ("pull", "fail:x", "pull: \"fail:x\" is none of ok, fail and fail:N"),
+            ("start-after", "5 s", "start-after: \"5 s\" is no duration such as 250ms, 5s, 2m or 1h"),
+            ("exit-code", "256", "exit-code: \"256\" is no list of exit codes and run"),
+            ("exit-code", "", "exit-code: \"\" is no list of exit codes and run"),
+            ("run-for", "never", "run-for: \"never\" is no duration such as 250ms, 5s, 2m or 1h"),
+            ("behaviour", "dance", "behaviour: \"dance\" is no known behaviour"),
+            ("explode", "1", "explode: \"1\" belongs to no known word"),
+        ] {
+            assert_eq!(Behaviour::from_words([(word, value)]).unwrap_err().to_string(), said);
+        }
     }
 
     #[test]
-    fn restarts_wait_longer_and_longer() {
-        assert_eq!(restart_after(1), RESTART);
-        assert_eq!(restart_after(3), Duration::from_secs(40));
-        assert_eq!(restart_after(9), RESTART_MAX);
+    fn lines_have_times() {
+        let lines = Behaviour::new().log("a\n@2s b\nc\n@x d").log.unwrap();
+        let lines: Vec<_> = lines.iter().map(|line| (line.after.as_secs(), line.text.as_str())).collect();
+        assert_eq!(lines, [(0, "a"), (2, "b"), (2, "c"), (2, "@x d")]);
+    }
+
+    #[test]
+    fn the_more_specific_counts_word_by_word() {
+        let rule = Behaviour::new().exit_code(1).run_for(Duration::from_secs(1));
+        let annotation = Behaviour::new().exit_code(2);
+        assert_eq!(annotation.over(&rule), Behaviour::new().exit_code(2).run_for(Duration::from_secs(1)));
     }
 }

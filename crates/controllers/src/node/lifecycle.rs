@@ -1,129 +1,415 @@
-//! The lifecycle of a pod on a node: a state machine whose state is the status that the node writes.
+//! The life of a pod on a node, as a function of the pod and of what surrounds it.
 //!
-//! The stage is derived from the status, never remembered, so that a node that restarts continues where it was.
+//! Each look moves every container that can move by one step ([`container`](super::container)), and joins their statuses
+//! to the status of the pod.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use evenkeel_tree::Tree;
+use evenkeel_tree::{Tree, tree};
+use tokio::time::Instant;
 
-use super::behaviour::{self, Behaviour, Fate, STOP};
-use super::status::{ContainerReadiness, Host, Writer};
+use super::behaviour::{Behaviour, Delay, START, STOP};
+use super::container::{ContainerMemory, KILLED, Note, Now, Role, State, TERMINATED, Turn};
+use super::references::Missing;
+use super::script::Run;
+use super::status::{
+    CONTAINERS, EPHEMERAL_CONTAINERS, Host, INIT_CONTAINERS, Readiness, find, init_role, name, phase, set_addresses,
+    set_conditions,
+};
+use super::wake::Wakes;
 use crate::kinds::Pod;
-use crate::pod;
+use crate::object::{Fields, time};
+use crate::{clock, pod};
 
-/// The stage of a pod on its node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    /// The pod is bound, and the node has not accepted it yet.
-    Bound,
-    /// The containers are being created; this many init containers are done.
-    Starting(usize),
-    /// The containers run.
-    Running,
-    /// The containers have crashed and wait for their next restart, after this many restarts.
-    BackingOff(i32),
-    /// The pod has succeeded or failed.
-    Finished,
-    /// The pod is being deleted.
-    Stopping,
+/// What surrounds a pod at one look.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) now: Now,
+    /// What each container is told to do, by its name and image.
+    pub(crate) behaviour: &'a dyn Fn(&str, &str) -> Behaviour,
+    /// Interprets the command of a container.
+    pub(crate) interpret: &'a dyn Fn(&Tree) -> Option<Run>,
+    pub(crate) missing: &'a Missing,
+    /// Why the node does not accept the pod: a reason and a message.
+    pub(crate) refusal: Option<(&'static str, String)>,
 }
 
-/// What the node does next.
-#[derive(Clone, Debug)]
-pub(crate) enum NextStep {
-    /// Do nothing until the pod changes.
-    Rest,
-    /// Write this status after a delay. The restart of a crashed container is *upkeep*: it repeats for ever, and
-    /// `settled()` does not wait for it.
-    Write { after: Duration, upkeep: bool, status: Tree },
-    /// Write this status after a delay, then delete the pod with a grace period of zero.
-    Remove { after: Duration, status: Tree },
+/// What a node remembers of a pod.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodMemory {
+    /// How many runs there were in earlier pods of the same Job.
+    pub(crate) earlier_runs: i32,
+    containers: BTreeMap<String, Option<ContainerMemory>>,
+    /// Since when the pod has waited for its volumes.
+    mounting: Option<Instant>,
+    /// Since when the pod has been stopping.
+    stopping: Option<Instant>,
+    /// What is missing, as the last events said it.
+    told: Vec<String>,
 }
 
-/// Returns the stage of a pod.
-pub(crate) fn stage(pod: &Pod) -> Stage {
-    if pod.is_deleting() {
-        return Stage::Stopping;
-    }
-    if !pod.has("status/startTime") {
-        return Stage::Bound;
-    }
-    if pod::is_finished(pod) {
-        return Stage::Finished;
-    }
-    let containers = pod.list("status/containerStatuses");
-    let crashed = containers.iter().find(|it| it.is("state/waiting/reason", "CrashLoopBackOff"));
-    if let Some(crashed) = crashed {
-        return Stage::BackingOff(crashed.i32("restartCount").unwrap_or(0));
-    }
-    if containers.iter().any(|container| container.has("state/running")) {
-        return Stage::Running;
-    }
-    let inits = pod.list("status/initContainerStatuses").iter();
-    Stage::Starting(inits.take_while(|container| is_past(container)).count())
+/// What a node does for a pod now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Step {
+    /// The next status, if it differs from the present one.
+    pub(crate) status: Option<Tree>,
+    /// Whether to delete the pod with a grace period of zero, after the status is written.
+    pub(crate) remove: bool,
+    pub(crate) notes: Vec<Note>,
+    /// When to look again, unless something changes before.
+    pub(crate) wakes: Wakes,
+    /// The containers whose next run has begun.
+    pub(crate) started: Vec<String>,
 }
 
-/// Whether an init container has ended, or a sidecar has started.
-fn is_past(container: &Tree) -> bool {
-    container.has("state/terminated") || (container.has("state/running") && container.is_true("started"))
+/// Whether the pod is waiting for a container to start, which may need objects that it refers to.
+pub(crate) fn needs_references(pod: &Pod) -> bool {
+    let starts = |(spec, statuses): (&str, &str)| {
+        let statuses = pod.at("status").list(statuses);
+        pod.list(spec).iter().any(|container| {
+            matches!(
+                State::of(find(statuses, name(container))),
+                State::Waiting | State::ConfigError | State::BackOff | State::PullBackOff | State::PullFailed
+            )
+        })
+    };
+    !pod.is_deleting()
+        && pod.has("status/startTime")
+        && !pod::is_finished(pod)
+        && [CONTAINERS, INIT_CONTAINERS, EPHEMERAL_CONTAINERS].into_iter().any(starts)
 }
 
 /// Returns the next step of the node for a pod.
-pub(crate) fn next(pod: &Pod, host: &Host) -> NextStep {
-    let behaviour = Behaviour::of(pod);
-    let writer = Writer::new(pod, host);
-    let write = |after, status| NextStep::Write { after, upkeep: false, status };
-    match stage(pod) {
-        Stage::Bound => write(Duration::ZERO, writer.accepted()),
-        Stage::Starting(done) => starting(&writer, behaviour, done),
-        Stage::Running => match behaviour.fate {
-            Fate::Exit(code) => write(behaviour.run_for, writer.ended(code)),
-            Fate::Crash => write(behaviour::START, writer.ended(1)),
-            _ => follow_changes(pod, &writer, behaviour),
-        },
-        Stage::BackingOff(restarts) => NextStep::Write {
-            after: behaviour::restart_after(restarts),
-            upkeep: true,
-            status: writer.running(ContainerReadiness::Ready),
-        },
-        Stage::Finished => NextStep::Rest,
-        Stage::Stopping => {
-            let after = if pod.has("status/startTime") && grace(pod) > 0 { STOP } else { Duration::ZERO };
-            NextStep::Remove { after, status: writer.stopped() }
+pub(crate) fn step(pod: &Pod, around: &Surroundings<'_>, memory: &mut PodMemory) -> Step {
+    let mut look = Look { pod, around, old: pod.at("status"), memory, step: Step::default() };
+    if pod.is_deleting() {
+        look.stop();
+    } else if !pod.has("status/startTime") {
+        look.accept();
+    } else if !pod::is_finished(pod) {
+        look.live();
+    }
+    look.step
+}
+
+struct Look<'a, 'm> {
+    pod: &'a Pod,
+    around: &'a Surroundings<'a>,
+    old: &'a Tree,
+    memory: &'m mut PodMemory,
+    step: Step,
+}
+
+impl<'a> Look<'a, '_> {
+    fn write(&mut self, status: Tree) {
+        self.step.status = (status != *self.old).then_some(status);
+    }
+
+    /// Accepts a pod that was bound to the node, or rejects it.
+    fn accept(&mut self) {
+        let mut status = self.old.clone();
+        status.set("startTime", time(self.around.now.time));
+        if let Some((reason, message)) = &self.around.refusal {
+            status.set("phase", "Failed");
+            status.set("reason", *reason);
+            status.set("message", format!("Pod was rejected: {message}"));
+            self.step.notes.push(Note::warning(reason, message.as_str()));
+            return self.write(status);
+        }
+        status.set("phase", "Pending");
+        status.set("hostIP", &self.around.host.address);
+        status.set("hostIPs", vec![tree!({"ip": &self.around.host.address})]);
+        let inits = !self.pod.list(INIT_CONTAINERS.0).is_empty();
+        let reason = if inits { "PodInitializing" } else { "ContainerCreating" };
+        for list in [CONTAINERS, INIT_CONTAINERS] {
+            let behaviour = Behaviour::default();
+            let containers = self.pod.list(list.0).iter();
+            let all: Vec<_> =
+                containers.map(|it| self.turn(it, list, false, &behaviour).waiting(reason, None)).collect();
+            status.set(list.1, (!all.is_empty()).then_some(all));
+        }
+        set_conditions(
+            self.pod,
+            &mut status,
+            Readiness { sandbox: false, initialized: !inits },
+            self.around.now.time,
+        );
+        self.write(status);
+    }
+
+    fn turn<'b>(
+        &self,
+        container: &'b Tree,
+        (spec, statuses): (&str, &str),
+        may_start: bool,
+        behaviour: &'b Behaviour,
+    ) -> Turn<'b>
+    where
+        'a: 'b,
+    {
+        let role = match spec {
+            _ if spec == INIT_CONTAINERS.0 => init_role(container),
+            _ if spec == CONTAINERS.0 => Role::Main,
+            _ => Role::Ephemeral,
+        };
+        let name = name(container);
+        let trouble = self.around.missing.environments.iter().find(|(known, _)| known == name);
+        Turn {
+            pod: self.pod,
+            container,
+            old: find(self.old.list(statuses), name),
+            role,
+            behaviour,
+            may_start,
+            trouble: trouble.map(|(_, why)| why.as_str()),
+            earlier_runs: self.memory.earlier_runs,
+            interpret: self.around.interpret,
+            now: self.around.now,
         }
     }
-}
 
-fn grace(pod: &Pod) -> i64 {
-    pod.metadata.deletion_grace_period_seconds.unwrap_or(0)
-}
-
-fn starting(writer: &Writer<'_>, behaviour: Behaviour, done: usize) -> NextStep {
-    let write = |status| NextStep::Write { after: behaviour.start_after, upkeep: false, status };
-    match behaviour.fate {
-        Fate::NeverStart => NextStep::Rest,
-        Fate::NoImage => match writer.without_image() {
-            Some(status) => write(status),
-            None => NextStep::Rest,
-        },
-        _ if done < writer.init_containers() => write(writer.initializing(done + 1)),
-        Fate::NeverReady => write(writer.running(ContainerReadiness::Unready)),
-        _ => write(writer.running(ContainerReadiness::Ready)),
+    /// Moves one container, and returns its next status.
+    fn take(&mut self, container: &'a Tree, list: (&str, &str), may_start: bool) -> Tree {
+        let name = name(container);
+        let behaviour = (self.around.behaviour)(name, container.str("image").unwrap_or_default());
+        let turn = self.turn(container, list, may_start, &behaviour);
+        let memory = self.memory.containers.entry(name.to_owned()).or_default();
+        let outcome = turn.take(memory, &mut self.step.wakes);
+        self.step.notes.extend(outcome.notes);
+        if outcome.started {
+            self.step.started.push(name.to_owned());
+        }
+        outcome.status
     }
-}
 
-/// Follows readiness gates and in-place changes of images. Nothing else changes a running pod.
-fn follow_changes(pod: &Pod, writer: &Writer<'_>, behaviour: Behaviour) -> NextStep {
-    let readiness = if behaviour.fate == Fate::NeverReady {
-        ContainerReadiness::Unready
-    } else {
-        ContainerReadiness::Ready
-    };
-    let status = writer.running(readiness);
-    if *pod.at("status") == status {
-        NextStep::Rest
-    } else {
-        NextStep::Write { after: Duration::ZERO, upkeep: false, status }
+    /// A pod that lives: its volumes are mounted, its containers start, run and end.
+    fn live(&mut self) {
+        if self.is_past_deadline() {
+            return self.expire();
+        }
+        let sandbox = pod::condition(self.pod, "PodReadyToStartContainers").is_some_and(|it| it.is("status", "True"));
+        if !sandbox && !self.mount() {
+            return;
+        }
+        self.tell_pull_secrets();
+        let mut status = self.old.clone();
+        set_addresses(self.pod, self.around.host, &mut status);
+        let initialized = self.initialize(&mut status);
+        self.run_all(&mut status, CONTAINERS, initialized);
+        if self.pod.has(EPHEMERAL_CONTAINERS.0) {
+            self.run_all(&mut status, EPHEMERAL_CONTAINERS, initialized);
+        }
+        let may_restart = |container: &Tree, code: i32| {
+            let list = if self.is_init(container) { INIT_CONTAINERS } else { CONTAINERS };
+            self.turn(container, list, true, &Behaviour::default()).restarts_after(code)
+        };
+        let phase = phase(self.pod, &status, &may_restart);
+        status.set("phase", phase);
+        if matches!(phase, "Succeeded" | "Failed") {
+            self.stop_containers(&mut status, &|_| 0);
+            self.step.wakes = Wakes::default();
+        } else {
+            // Nothing has started yet: the pod keeps the status of one that was accepted.
+            let same = |list: &str| status.list(list) == self.old.list(list);
+            if !sandbox && same(CONTAINERS.1) && same(INIT_CONTAINERS.1) {
+                return;
+            }
+        }
+        let readiness = Readiness { sandbox: true, initialized };
+        set_conditions(self.pod, &mut status, readiness, self.around.now.time);
+        self.write(status);
+    }
+
+    fn is_init(&self, container: &Tree) -> bool {
+        self.pod.list(INIT_CONTAINERS.0).iter().any(|it| name(it) == name(container))
+    }
+
+    /// Mounts the volumes. Returns false if something is missing; then the pod waits.
+    fn mount(&mut self) -> bool {
+        if self.around.missing.volumes.is_empty() {
+            return true;
+        }
+        let since = *self.memory.mounting.get_or_insert(self.around.now.instant);
+        let waited = self.around.now.instant.saturating_duration_since(since);
+        // An object that appears a moment later, such as a new namespace's root certificate, is not worth an event.
+        if waited < START {
+            self.step.wakes.add(START - waited);
+        } else if self.memory.told != self.around.missing.volumes {
+            self.memory.told.clone_from(&self.around.missing.volumes);
+            let notes = self.around.missing.volumes.iter().map(|why| Note::warning("FailedMount", why.as_str()));
+            self.step.notes.extend(notes);
+        }
+        self.deadline_wake();
+        false
+    }
+
+    fn tell_pull_secrets(&mut self) {
+        let missing = &self.around.missing.pull_secrets;
+        if missing.is_empty() || self.memory.told == *missing {
+            return;
+        }
+        self.memory.told.clone_from(missing);
+        let text = format!(
+            "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+            missing.join(", ")
+        );
+        self.step.notes.push(Note::warning("FailedToRetrieveImagePullSecret", text));
+    }
+
+    /// Moves the init containers. Returns whether the containers of the pod may start.
+    fn initialize(&mut self, status: &mut Tree) -> bool {
+        let inits = self.pod.list(INIT_CONTAINERS.0);
+        if inits.is_empty() {
+            return true;
+        }
+        let was = pod::condition(self.pod, "Initialized").is_some_and(|it| it.is("status", "True"));
+        let mut past = true;
+        let mut all = Vec::with_capacity(inits.len());
+        for container in inits {
+            let old = find(self.old.list(INIT_CONTAINERS.1), name(container));
+            let next = match init_role(container) {
+                Role::Init if was => old.clone(),
+                _ => self.take(container, INIT_CONTAINERS, was || past),
+            };
+            past &= match init_role(container) {
+                Role::Init => next.i32("state/terminated/exitCode") == Some(0),
+                _ => next.has("state/running") && next.is_true("started"),
+            };
+            all.push(next);
+        }
+        status.set(INIT_CONTAINERS.1, all);
+        was || past
+    }
+
+    fn run_all(&mut self, status: &mut Tree, list: (&str, &str), may_start: bool) {
+        let containers = self.pod.list(list.0);
+        let all: Vec<_> = containers.iter().map(|it| self.take(it, list, may_start)).collect();
+        status.set(list.1, (!all.is_empty()).then_some(all));
+    }
+
+    /// Returns when the pod's active deadline passes.
+    fn deadline(&self) -> Option<Duration> {
+        let seconds = self.pod.i64("spec/activeDeadlineSeconds")?;
+        let end = clock::after(self.old.time("startTime")?, seconds);
+        Some(Duration::try_from(end.duration_since(self.around.now.time)).unwrap_or(Duration::ZERO))
+    }
+
+    fn deadline_wake(&mut self) {
+        if let Some(left) = self.deadline() {
+            self.step.wakes.add_upkeep(left);
+        }
+    }
+
+    fn is_past_deadline(&mut self) -> bool {
+        self.deadline_wake();
+        self.deadline().is_some_and(|left| left.is_zero())
+    }
+
+    /// Ends a pod that was active for too long.
+    fn expire(&mut self) {
+        const MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
+        self.step.wakes = Wakes::default();
+        let mut status = self.old.clone();
+        self.stop_containers(&mut status, &|_| TERMINATED);
+        status.set("phase", "Failed");
+        status.set("reason", "DeadlineExceeded");
+        status.set("message", MESSAGE);
+        self.step.notes.push(Note { warning: false, ..Note::warning("DeadlineExceeded", MESSAGE) });
+        let initialized = pod::condition(self.pod, "Initialized").is_some_and(|it| it.is("status", "True"));
+        set_conditions(self.pod, &mut status, Readiness { sandbox: false, initialized }, self.around.now.time);
+        self.write(status);
+    }
+
+    /// Stops all containers that run in a status, with the exit codes that `code` gives.
+    fn stop_containers(&self, status: &mut Tree, code: &dyn Fn(&Tree) -> i32) {
+        let behaviour = Behaviour::default();
+        for list in [INIT_CONTAINERS, CONTAINERS, EPHEMERAL_CONTAINERS] {
+            let all = self.pod.list(list.0).iter().map(|container| {
+                let present = find(status.list(list.1), name(container));
+                let turn = Turn { old: present, ..self.turn(container, list, false, &behaviour) };
+                turn.stopped(code(container))
+            });
+            let all: Vec<_> = all.collect();
+            status.set(list.1, (!all.is_empty()).then_some(all));
+        }
+    }
+
+    /// A pod that is deleted: its containers end within the grace period, then it goes.
+    fn stop(&mut self) {
+        self.step.remove = true;
+        if pod::is_finished(self.pod) || !self.old.has("startTime") {
+            return;
+        }
+        let since = self.memory.stopping.is_none().then(|| self.tell_stop());
+        let since = since.or(self.memory.stopping).unwrap_or(self.around.now.instant);
+        let stopped = self.around.now.instant.saturating_duration_since(since);
+        let grace = u64::try_from(self.pod.metadata.deletion_grace_period_seconds.unwrap_or(0)).unwrap_or(0);
+        let grace = Duration::from_secs(grace);
+        let needed = self.stop_time().min(grace);
+        if stopped < needed {
+            self.step.remove = false;
+            self.step.wakes.add(needed - stopped);
+            return;
+        }
+        let mut status = self.old.clone();
+        let always = self.pod.str("spec/restartPolicy").unwrap_or("Always") == "Always";
+        let ends = |container: &Tree| match self.container_stop_time(container) {
+            Some(time) if time <= grace || grace.is_zero() => if always { 0 } else { TERMINATED },
+            _ => KILLED,
+        };
+        self.stop_containers(&mut status, &ends);
+        // A container that never ran has not succeeded.
+        let failed = status.list(CONTAINERS.1).iter().any(|it| it.i32("state/terminated/exitCode") != Some(0));
+        status.set("phase", if failed { "Failed" } else { "Succeeded" });
+        let initialized = pod::condition(self.pod, "Initialized").is_some_and(|it| it.is("status", "True"));
+        set_conditions(self.pod, &mut status, Readiness { sandbox: false, initialized }, self.around.now.time);
+        self.write(status);
+    }
+
+    /// Notes that the containers are told to stop. Returns the present time.
+    fn tell_stop(&mut self) -> Instant {
+        let running = self.running();
+        let notes = running.map(|(role, name)| Note {
+            warning: false,
+            reason: "Killing",
+            text: format!("Stopping container {name}"),
+            path: Some(role.field_path(&name)),
+        });
+        let notes: Vec<_> = notes.collect();
+        self.step.notes.extend(notes);
+        self.memory.stopping = Some(self.around.now.instant);
+        self.around.now.instant
+    }
+
+    fn running(&self) -> impl Iterator<Item = (Role, String)> {
+        let lists = [
+            (Role::Init, INIT_CONTAINERS.1),
+            (Role::Main, CONTAINERS.1),
+            (Role::Ephemeral, EPHEMERAL_CONTAINERS.1),
+        ];
+        let running = lists.into_iter().flat_map(|(role, list)| self.old.list(list).iter().map(move |it| (role, it)));
+        let running = running.filter(|(_, status)| status.has("state/running"));
+        running.map(|(role, status)| (role, name(status).to_owned())).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Returns how long the slowest container takes to stop.
+    fn stop_time(&self) -> Duration {
+        let running: Vec<_> = self.running().collect();
+        let lists = [INIT_CONTAINERS.0, CONTAINERS.0, EPHEMERAL_CONTAINERS.0];
+        let containers = lists.into_iter().flat_map(|list| self.pod.list(list));
+        let stopping = containers.filter(|it| running.iter().any(|(_, running)| running == name(it)));
+        stopping.map(|it| self.container_stop_time(it).unwrap_or(Duration::MAX)).max().unwrap_or(Duration::ZERO)
+    }
+
+    /// Returns how long a container takes to stop; `None` if it never stops by itself.
+    fn container_stop_time(&self, container: &Tree) -> Option<Duration> {
+        let behaviour = (self.around.behaviour)(name(container), container.str("image").unwrap_or_default());
+        let hook = container.i64("lifecycle/preStop/sleep/seconds").and_then(|it| u64::try_from(it).ok());
+        match behaviour.stop_after.unwrap_or(Delay::After(STOP)) {
+            Delay::Never => None,
+            Delay::After(time) => Some(time.saturating_add(Duration::from_secs(hook.unwrap_or(0)))),
+        }
     }
 }
 

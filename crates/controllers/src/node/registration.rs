@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use serde_json::json;
 
+use super::logs::Logs;
+use super::rules::Rules;
 use crate::kinds::{Lease, Node};
 use crate::object::time;
 
@@ -25,11 +27,23 @@ pub struct NodeOptions {
     /// Whether the nodes are registered, by `initial_objects`, so that their controller only
     /// has to renew their leases.
     pub registered: bool,
+    /// What the containers of some pods do.
+    pub rules: Rules,
+    /// What the containers print.
+    pub logs: Logs,
 }
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        Self { count: 1, cpu: "32".to_owned(), memory: "256Gi".to_owned(), pods: 110, registered: false }
+        Self {
+            count: 1,
+            cpu: "32".to_owned(),
+            memory: "256Gi".to_owned(),
+            pods: 110,
+            registered: false,
+            rules: Rules::default(),
+            logs: Logs::default(),
+        }
     }
 }
 

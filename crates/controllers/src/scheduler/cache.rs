@@ -9,10 +9,7 @@ use evenkeel_tree::Tree;
 use serde_json::{Value, json};
 
 use crate::kinds::{Node, Pod};
-use crate::pod;
-
-/// A port of the node that a pod takes: address, protocol, number.
-pub(crate) type HostPort = (String, String, i32);
+use crate::pod::{self, HostPort};
 
 /// What one pod takes from its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +23,7 @@ impl PodRequests {
     /// Sums up the requests of a pod.
     pub(crate) fn of(pod: &Pod) -> Self {
         let tree = resource_fields(pod);
-        Self { amounts: PodResources::of_pod(&tree, Part::Requests).total(), host_ports: host_ports(pod) }
+        Self { amounts: PodResources::of_pod(&tree, Part::Requests).total(), host_ports: pod::host_ports(pod) }
     }
 }
 
@@ -62,16 +59,6 @@ fn parts(tree: &Tree, names: &[&str]) -> Value {
 
 /// The condition of a pod whose resources are to change. An infeasible change does not count.
 const RESIZE_PENDING: &str = "PodResizePending";
-
-fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {
-    let ports = pod.list("spec/containers").iter().flat_map(|container| container.list("ports"));
-    let taken = ports.filter_map(|port| {
-        let number = port.i32("hostPort").filter(|number| *number > 0)?;
-        let address = port.str("hostIP").filter(|address| !address.is_empty()).unwrap_or("0.0.0.0");
-        Some((address.to_owned(), port.str("protocol").unwrap_or("TCP").to_owned(), number))
-    });
-    taken.collect()
-}
 
 /// What the pods of one node take together.
 #[derive(Clone, Debug, Default)]
@@ -110,14 +97,8 @@ impl NodeInfo {
 
     /// Whether another pod has a host port that this pod wants.
     pub(crate) fn has_port_conflict(&self, requests: &PodRequests) -> bool {
-        let clash = |a: &HostPort, b: &HostPort| {
-            a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || a.0 == "0.0.0.0" || b.0 == "0.0.0.0")
-        };
         !requests.host_ports.is_empty()
-            && self
-                .pods
-                .values()
-                .any(|other| requests.host_ports.iter().any(|a| other.host_ports.iter().any(|b| clash(a, b))))
+            && self.pods.values().any(|other| pod::ports_conflict(&requests.host_ports, &other.host_ports))
     }
 }
 

@@ -5,6 +5,7 @@
 mod cronjobs;
 mod garbage_collector;
 mod namespaces;
+mod nodes;
 mod quotas;
 mod rollout;
 mod scheduling;

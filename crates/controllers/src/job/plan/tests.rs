@@ -45,8 +45,9 @@ impl World {
                 let mut pod = crate::object::object(
                     json!({"metadata": {"name": name, "uid": name, "finalizers": [TRACKING]}}),
                 );
-                if let Some(index) = plan.indexes.get(number) {
+                if let Some((index, failures)) = plan.indexes.get(number) {
                     indexes::give(&mut pod, "j", *index);
+                    failures.iter().for_each(|failures| failures.give(&mut pod));
                 }
                 self.pods.push(pod);
             }
@@ -154,4 +155,103 @@ fn a_deadline_and_a_suspension_take_the_pods_away() {
     suspended.job.set("spec/suspend", false);
     suspended.run();
     assert_eq!(suspended.made, 1);
+}
+
+impl World {
+    /// Ends the active pod of an index with an exit code.
+    fn exit(&mut self, index: i32, code: i32) {
+        let mut pods = self.pods.iter_mut();
+        let pod = pods.find(|pod| pod::is_active(pod) && indexes::of(pod).unwrap_or(0) == index).unwrap();
+        pod.set("status/phase", if code == 0 { "Succeeded" } else { "Failed" });
+        pod.set(
+            "status/containerStatuses",
+            json!([{"name": "c", "state": {"terminated": {"exitCode": code}}}]),
+        );
+        self.run();
+    }
+
+    fn last(&self) -> (String, String, String) {
+        let last = self.job.list("status/conditions").last().unwrap();
+        let text = |field: &str| last.str(field).unwrap().to_owned();
+        (text("type"), text("reason"), text("message"))
+    }
+}
+
+fn indexed(completions: i32, more: Value) -> World {
+    let mut spec = json!({"completionMode": "Indexed", "completions": completions, "parallelism": completions});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let mut world = World::new(spec);
+    world.run();
+    world
+}
+
+#[test]
+fn the_failure_policy_decides_what_a_failure_means() {
+    let rules = json!([
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}},
+    ]);
+    let spec = json!({"backoffLimit": 0, "podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": rules}});
+    let mut world = World::new(spec);
+    world.run();
+    world.pods[0].set("status/conditions", json!([{"type": "DisruptionTarget", "status": "True"}]));
+    world.exit(0, 137);
+    assert_eq!((world.made, world.job.i32("status/failed")), (2, None), "an ignored failure does not count");
+    world.exit(0, 42);
+    let message = "Container c for pod /p2 failed with exit code 42 matching FailJob rule at index 1";
+    assert_eq!(world.last(), ("Failed".to_owned(), "PodFailurePolicy".to_owned(), message.to_owned()));
+    assert_eq!(world.job.i32("status/failed"), Some(1));
+}
+
+#[test]
+fn failures_are_counted_by_index() {
+    let mut world = indexed(2, json!({"backoffLimit": i32::MAX, "backoffLimitPerIndex": 1}));
+    world.exit(0, 1);
+    let again = world.pods.iter().find(|pod| pod::is_active(pod) && indexes::of(pod) == Some(0)).unwrap();
+    assert_eq!(IndexFailures::before(again).counted, 1);
+    world.exit(0, 1);
+    assert_eq!((world.made, world.job.str("status/failedIndexes")), (3, Some("0")), "the index has failed");
+    world.exit(1, 0);
+    assert_eq!(world.last().1, "FailedIndexes");
+    let status = world.status();
+    assert_eq!((&status["failed"], &status["succeeded"], &status["completedIndexes"]), (&json!(2), &json!(1), &json!("1")));
+}
+
+#[test]
+fn a_rule_fails_an_index_at_once_and_too_many_fail_the_job() {
+    let rules = json!([{"action": "FailIndex", "onExitCodes": {"operator": "NotIn", "values": [0]}}]);
+    let spec = json!({"backoffLimitPerIndex": 9, "maxFailedIndexes": 1, "podFailurePolicy": {"rules": rules}, "backoffLimit": i32::MAX});
+    let mut world = indexed(4, spec);
+    world.exit(0, 1);
+    assert_eq!((world.made, world.job.str("status/failedIndexes")), (4, Some("0")));
+    world.exit(2, 1);
+    assert_eq!((world.last().1.as_str(), world.last().0.as_str()), ("MaxFailedIndexesExceeded", "Failed"));
+}
+
+#[test]
+fn the_success_policy_ends_the_job_early() {
+    for (rule, ends) in [
+        (json!({"succeededCount": 2}), true),
+        (json!({"succeededIndexes": "0,3"}), true),
+        (json!({"succeededIndexes": "0-3"}), false),
+        (json!({"succeededIndexes": "1-3", "succeededCount": 2}), false),
+    ] {
+        let mut world = indexed(4, json!({"successPolicy": {"rules": [rule]}}));
+        world.exit(0, 0);
+        world.exit(3, 0);
+        let met = world.conditions().contains(&("SuccessCriteriaMet".to_owned(), "SuccessPolicy".to_owned()));
+        assert_eq!(met, ends, "{rule}");
+    }
+}
+
+#[test]
+fn with_the_policy_failed_a_pod_is_replaced_when_it_has_ended() {
+    for (policy, made) in [("Failed", 1), ("TerminatingOrFailed", 2)] {
+        let mut world = World::new(json!({"podReplacementPolicy": policy}));
+        world.run();
+        world.pods[0].metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
+        world.run();
+        assert_eq!(world.made, made, "{policy}");
+    }
 }

@@ -1,0 +1,41 @@
+//! Telling pods what to do: rules for what their containers do, and lines that they print.
+
+use evenkeel_controllers::node::logs::Logs;
+use evenkeel_controllers::node::rules::Rule;
+
+use crate::cluster::Cluster;
+
+impl Cluster {
+    /// Tells the containers that a rule is about what to do: exit, become ready late, fail to pull their image, print lines.
+    /// The rule counts at once, before rules that were added earlier and after the annotations of a pod. The words are those
+    /// of [`behaviour`](evenkeel_controllers::node::behaviour). Does nothing on a remote cluster.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// # let spec = serde_json::json!({"containers": [{"name": "web", "image": "registry.example/web:2"}]});
+    /// # let pod: Pod = serde_json::from_value(serde_json::json!({"metadata": {"name": "web"}, "spec": spec})).unwrap();
+    /// use evenkeel_cluster::{Behaviour, PodRule};
+    /// cluster.tell_pods(PodRule::new(Behaviour::new().exit_code(1)).image("registry.example/web:*"));
+    /// cluster.apply(pod).await.unwrap();
+    /// cluster.settled().await;
+    /// let web = serde_json::to_value(cluster.get::<Pod>("web").await.unwrap()).unwrap();
+    /// assert_eq!(web["status"]["containerStatuses"][0]["state"]["waiting"]["reason"], "CrashLoopBackOff");
+    /// # });
+    /// ```
+    pub fn tell_pods(&self, rule: Rule) {
+        self.inner.wire.recorder.disturbed(format!("tells pods: {rule:?}"));
+        self.inner.rules.add(rule);
+    }
+
+    /// Removes all rules of [`Cluster::tell_pods`]: containers do what their specs and annotations say.
+    pub fn tell_pods_nothing(&self) {
+        self.inner.wire.recorder.disturbed("removes the rules for pods");
+        self.inner.rules.clear();
+    }
+
+    /// What the containers on the simulated nodes have printed, to read it and to add lines. Empty on a remote cluster.
+    pub fn pod_logs(&self) -> &Logs {
+        &self.inner.logs
+    }
+}

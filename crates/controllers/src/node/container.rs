@@ -1,0 +1,665 @@
+//! One container on a node: a state machine whose state is the status that the node writes.
+//!
+//! The state is read from the status. What a status cannot hold (fractions of seconds, failed pulls, the level of the
+//! back-off) is remembered; a node that starts anew begins with what the status tells.
+
+use std::time::Duration;
+
+use evenkeel_tree::{Tree, tree};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::behaviour::{Behaviour, Delay, Pull, RUN, START};
+use super::container_ids::{container_id, image_id};
+use super::probe::{Health, Probes};
+use super::script::Run;
+use super::wake::Wakes;
+use crate::kinds::Pod;
+use crate::object::{Fields, time};
+
+/// The delay before the second restart of a container. It doubles up to [`BACK_OFF_MAX`], as kubelet's does. The first
+/// restart comes at once.
+const BACK_OFF: Duration = Duration::from_secs(10);
+
+/// The longest delay before the restart of a container, and before the next pull of an image.
+const BACK_OFF_MAX: Duration = Duration::from_secs(300);
+
+/// A container that has run this long begins with the first delay again: twice the longest, as kubelet's does.
+const BACK_OFF_RESET: Duration = Duration::from_secs(600);
+
+/// From this many restarts on, restarts that all end alike are counted several at once. They come every five minutes by
+/// then, and a container that crashes for a year would otherwise cost a hundred thousand writes.
+const COUNTED_ONE_BY_ONE: i32 = 16;
+
+/// Exit code of a process that ends because of SIGKILL, and of one that ends because of SIGTERM.
+pub(crate) const KILLED: i32 = 137;
+pub(crate) const TERMINATED: i32 = 143;
+
+/// The part that a container has in its pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// An init container, which must end before the next one starts.
+    Init,
+    /// An init container that runs beside the others.
+    Sidecar,
+    /// A container of the pod.
+    Main,
+    /// An ephemeral container, for debugging.
+    Ephemeral,
+}
+
+impl Role {
+    /// Returns the path of a container in events.
+    pub(crate) fn field_path(self, name: &str) -> String {
+        let list = match self {
+            Self::Init | Self::Sidecar => "initContainers",
+            Self::Main => "containers",
+            Self::Ephemeral => "ephemeralContainers",
+        };
+        format!("spec.{list}{{{name}}}")
+    }
+}
+
+/// The state of a container, as its status tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Waits for its start.
+    Waiting,
+    /// Its environment refers to something that is missing.
+    ConfigError,
+    /// The last pull of its image failed.
+    PullFailed,
+    /// Waits for the next pull of its image.
+    PullBackOff,
+    /// Waits for its next restart.
+    BackOff,
+    Running,
+    /// Has exited. A container that is started again at once is in this state for a moment.
+    Ended,
+}
+
+impl State {
+    /// Reads the state from a container status; null if there is none yet.
+    pub(crate) fn of(status: &Tree) -> Self {
+        if status.has("state/running") {
+            return Self::Running;
+        }
+        if status.has("state/terminated") {
+            return Self::Ended;
+        }
+        match status.str("state/waiting/reason") {
+            Some("CreateContainerConfigError") => Self::ConfigError,
+            Some("ErrImagePull") => Self::PullFailed,
+            Some("ImagePullBackOff") => Self::PullBackOff,
+            Some("CrashLoopBackOff") => Self::BackOff,
+            _ => Self::Waiting,
+        }
+    }
+}
+
+/// What a node remembers of a container.
+#[derive(Clone, Debug)]
+pub(crate) struct ContainerMemory {
+    state: State,
+    restarts: i32,
+    /// When the container came into its state.
+    since: Instant,
+    /// Since when the container may start.
+    startable: Option<Instant>,
+    failed_pulls: u32,
+    /// How many restarts there were since the back-off began.
+    level: u32,
+    /// What the script of the present run does.
+    run: Option<Run>,
+}
+
+/// What happened to a container, for the pod's events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) warning: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+    /// The path of the container in the pod; none if the event is about the whole pod.
+    pub(crate) path: Option<String>,
+}
+
+impl Note {
+    /// A note about the whole pod.
+    pub(crate) fn warning(reason: &'static str, text: impl Into<String>) -> Self {
+        Self { warning: true, reason, text: text.into(), path: None }
+    }
+}
+
+/// The time of a look at a pod.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// In whole seconds, as a status holds it.
+    pub(crate) time: Timestamp,
+    pub(crate) instant: Instant,
+}
+
+/// A look at one container.
+pub(crate) struct Turn<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) container: &'a Tree,
+    /// The present status; null if there is none yet.
+    pub(crate) old: &'a Tree,
+    pub(crate) role: Role,
+    pub(crate) behaviour: &'a Behaviour,
+    /// Whether all that must come before this container is done.
+    pub(crate) may_start: bool,
+    /// Why the environment of the container cannot be made.
+    pub(crate) trouble: Option<&'a str>,
+    /// How many runs there were in earlier pods, for the list of exit codes.
+    pub(crate) earlier_runs: i32,
+    /// Interprets the command of the container.
+    pub(crate) interpret: &'a dyn Fn(&Tree) -> Option<Run>,
+    pub(crate) now: Now,
+}
+
+/// What a look at a container led to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) status: Tree,
+    pub(crate) notes: Vec<Note>,
+    /// Whether a run has begun, and what it prints.
+    pub(crate) started: bool,
+}
+
+/// How a run ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Exit {
+    after: Duration,
+    code: i32,
+    /// The probe because of which the node kills the container.
+    probe: Option<&'static str>,
+}
+
+impl Turn<'_> {
+    pub(crate) fn name(&self) -> &str {
+        self.container.str("name").unwrap_or_default()
+    }
+
+    fn image(&self) -> &str {
+        self.container.str("image").unwrap_or_default()
+    }
+
+    fn restarts(&self) -> i32 {
+        self.old.i32("restartCount").unwrap_or(0)
+    }
+
+    fn note(&self, warning: bool, reason: &'static str, text: String) -> Note {
+        Note { warning, reason, text, path: Some(self.role.field_path(self.name())) }
+    }
+
+    /// Returns what the node remembers, brought up to the present status.
+    fn recall<'m>(&self, memory: &'m mut Option<ContainerMemory>) -> &'m mut ContainerMemory {
+        let (state, restarts) = (State::of(self.old), self.restarts());
+        let unknown = memory.is_none();
+        let memory = memory.get_or_insert_with(|| ContainerMemory {
+            state,
+            restarts,
+            since: self.since_status(state),
+            startable: None,
+            failed_pulls: 0,
+            level: u32::try_from(restarts).unwrap_or(0),
+            run: None,
+        });
+        if (memory.state, memory.restarts) != (state, restarts) {
+            if state == State::Waiting {
+                memory.startable = None;
+            }
+            (memory.state, memory.restarts, memory.since) = (state, restarts, self.now.instant);
+        }
+        if state == State::Running && memory.run.is_none() && unknown {
+            memory.run = (self.interpret)(self.container);
+        }
+        if self.may_start && memory.startable.is_none() {
+            memory.startable = Some(self.now.instant);
+        }
+        memory
+    }
+
+    /// Returns since when the container has been in its state, as far as its status tells.
+    fn since_status(&self, state: State) -> Instant {
+        let since = match state {
+            State::Running => self.old.time("state/running/startedAt"),
+            State::BackOff => self.old.time("lastState/terminated/finishedAt"),
+            _ => None,
+        };
+        let passed = since.and_then(|since| Duration::try_from(self.now.time.duration_since(since)).ok());
+        passed.and_then(|passed| self.now.instant.checked_sub(passed)).unwrap_or(self.now.instant)
+    }
+
+    /// Looks at the container: returns its next status, and enters when to look again.
+    pub(crate) fn take(&self, memory: &mut Option<ContainerMemory>, wakes: &mut Wakes) -> Outcome {
+        let memory = self.recall(memory);
+        let elapsed = self.now.instant.saturating_duration_since(memory.since);
+        match memory.state {
+            _ if !self.may_start && memory.state != State::Running && memory.state != State::Ended => self.stay(),
+            State::Waiting => {
+                let startable = memory.startable.unwrap_or(memory.since).max(memory.since);
+                let waited = self.now.instant.saturating_duration_since(startable);
+                match self.behaviour.start_after.unwrap_or(Delay::After(START)) {
+                    Delay::Never => self.stay(),
+                    Delay::After(delay) if waited < delay => self.wait(wakes, delay - waited),
+                    Delay::After(_) => self.begin(memory),
+                }
+            }
+            State::ConfigError => match self.trouble {
+                Some(trouble) if self.old.is("state/waiting/message", trouble) => self.stay(),
+                _ => self.begin(memory),
+            },
+            State::PullFailed if elapsed < START => self.wait(wakes, START - elapsed),
+            State::PullFailed => self.pull_later(memory),
+            State::PullBackOff => self.pull_again(memory, elapsed, wakes),
+            State::BackOff => self.restart_later(memory, elapsed, wakes),
+            State::Running => self.run(memory, elapsed, wakes),
+            State::Ended => self.ended(memory, elapsed, wakes),
+        }
+    }
+
+    fn stay(&self) -> Outcome {
+        let status = match self.old.is_null() {
+            true => self.waiting("PodInitializing", None),
+            false => self.old.clone(),
+        };
+        Outcome { status, ..Outcome::default() }
+    }
+
+    fn wait(&self, wakes: &mut Wakes, left: Duration) -> Outcome {
+        wakes.add(left);
+        self.stay()
+    }
+
+    /// Whether the next pull of the image fails.
+    fn pull_fails(&self, memory: &ContainerMemory) -> bool {
+        match self.behaviour.pull {
+            Some(Pull::Fails) => true,
+            Some(Pull::FailsTimes(times)) => memory.failed_pulls < times,
+            None => false,
+        }
+    }
+
+    /// Pulls the image and starts the container, as far as that succeeds.
+    fn begin(&self, memory: &mut ContainerMemory) -> Outcome {
+        if self.restarts() == 0 && self.pull_fails(memory) {
+            memory.failed_pulls = memory.failed_pulls.saturating_add(1);
+            let why = self.pull_error();
+            let notes = vec![
+                self.note(false, "Pulling", format!("Pulling image {:?}", self.image())),
+                self.note(true, "Failed", format!("Failed to pull image {:?}: {why}", self.image())),
+                self.note(true, "Failed", "Error: ErrImagePull".to_owned()),
+            ];
+            return Outcome { status: self.waiting("ErrImagePull", Some(why)), notes, ..Outcome::default() };
+        }
+        if let Some(trouble) = self.trouble {
+            let notes = vec![self.note(true, "Failed", format!("Error: {trouble}"))];
+            let status = self.waiting("CreateContainerConfigError", Some(trouble.to_owned()));
+            return Outcome { status, notes, ..Outcome::default() };
+        }
+        self.start(memory, self.restarts())
+    }
+
+    fn pull_error(&self) -> String {
+        let image = self.image();
+        format!(
+            "rpc error: code = NotFound desc = failed to pull and unpack image {image:?}: failed to resolve reference \
+             {image:?}: {image}: not found"
+        )
+    }
+
+    fn pull_later(&self, memory: &mut ContainerMemory) -> Outcome {
+        if self.behaviour.pull.is_none() {
+            return self.begin(memory);
+        }
+        let back_off = format!("Back-off pulling image {:?}", self.image());
+        let notes = vec![
+            self.note(false, "BackOff", back_off.clone()),
+            self.note(true, "Failed", "Error: ImagePullBackOff".to_owned()),
+        ];
+        let message = format!("{back_off}: ErrImagePull: {}", self.pull_error());
+        Outcome { status: self.waiting("ImagePullBackOff", Some(message)), notes, ..Outcome::default() }
+    }
+
+    /// Pulls the image again when the back-off is over. An image that can never be pulled is not tried again: nothing
+    /// would change.
+    fn pull_again(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
+        if self.behaviour.pull == Some(Pull::Fails) {
+            return self.stay();
+        }
+        let delay = back_off(memory.failed_pulls.max(1));
+        if elapsed < delay {
+            wakes.add_upkeep(delay - elapsed);
+            return self.stay();
+        }
+        self.begin(memory)
+    }
+
+    /// Starts a run. A run that ends at once is over in the same step.
+    fn start(&self, memory: &mut ContainerMemory, restarts: i32) -> Outcome {
+        memory.run = (self.interpret)(self.container);
+        let mut notes = self.start_notes(restarts);
+        let exit = self.exit(memory, restarts);
+        let health = self.probes().health(self.behaviour, Duration::ZERO);
+        let state = tree!({"running": tree!({"startedAt": time(self.now.time)})});
+        let last = if self.old.has("state/terminated") { self.old.at("state") } else { self.old.at("lastState") };
+        let running = self.status(state, health, restarts, last.clone());
+        let status = match exit {
+            Some(exit) if exit.after.is_zero() => self.end(memory, &running, &exit, &mut notes),
+            _ => running,
+        };
+        Outcome { status, notes, started: true }
+    }
+
+    fn start_notes(&self, restarts: i32) -> Vec<Note> {
+        let (name, image) = (self.name(), self.image());
+        let pulls = self.container.is("imagePullPolicy", "Always") && restarts == 0;
+        let mut notes = Vec::with_capacity(4);
+        if pulls {
+            notes.push(self.note(false, "Pulling", format!("Pulling image {image:?}")));
+            let pulled = format!(
+                "Successfully pulled image {image:?} in 10ms (10ms including waiting). Image size: 0 bytes."
+            );
+            notes.push(self.note(false, "Pulled", pulled));
+        } else {
+            let present =
+                format!("Container image {image:?} already present on machine and can be accessed by the pod");
+            notes.push(self.note(false, "Pulled", present));
+        }
+        notes.push(self.note(false, "Created", format!("Created container: {name}")));
+        notes.push(self.note(false, "Started", format!("Started container {name}")));
+        notes
+    }
+
+    fn probes(&self) -> Probes<'_> {
+        Probes { container: self.container }
+    }
+
+    /// Returns how the present run ends; `None` if it goes on until it is stopped.
+    fn exit(&self, memory: &ContainerMemory, restarts: i32) -> Option<Exit> {
+        let own = self.own_exit(memory.run.as_ref(), restarts);
+        let killed = self.probes().killed(self.behaviour).map(|(after, probe)| Exit {
+            after,
+            code: KILLED,
+            probe: Some(probe),
+        });
+        match (own, killed) {
+            (Some(own), Some(killed)) => Some(if killed.after < own.after { killed } else { own }),
+            (own, killed) => own.or(killed),
+        }
+    }
+
+    /// Returns how the present run ends by itself.
+    fn own_exit(&self, run: Option<&Run>, restarts: i32) -> Option<Exit> {
+        let exit = |after, code| Some(Exit { after, code, probe: None });
+        if let Some(codes) = &self.behaviour.exit_codes {
+            let number = usize::try_from(self.earlier_runs.saturating_add(restarts)).unwrap_or(0);
+            let code = codes.get(number).or(codes.last()).copied().flatten()?;
+            return exit(self.behaviour.run_for.unwrap_or(RUN), code);
+        }
+        if let Some(length) = self.behaviour.run_for {
+            return exit(length, 0);
+        }
+        if let Some(run) = run {
+            return run.exit.and_then(|(after, code)| exit(after, code));
+        }
+        match self.role {
+            Role::Init => exit(Duration::ZERO, 0),
+            Role::Main if !self.always_restarts() && !is_pause(self.container) => exit(RUN, 0),
+            Role::Main | Role::Sidecar | Role::Ephemeral => None,
+        }
+    }
+
+    fn always_restarts(&self) -> bool {
+        let own = self.container.str("restartPolicy");
+        own.or(self.pod.str("spec/restartPolicy")).unwrap_or("Always") == "Always"
+    }
+
+    /// Whether the container is started again after it has exited with this code.
+    pub(crate) fn restarts_after(&self, code: i32) -> bool {
+        if self.role == Role::Ephemeral || self.pod.is_deleting() {
+            return false;
+        }
+        let rules = self.container.list("restartPolicyRules").iter();
+        let mut rules = rules.filter(|rule| rule.is("action", "Restart"));
+        if rules.any(|rule| exit_code_matches(rule.at("exitCodes"), code)) {
+            return true;
+        }
+        let policy = self.container.str("restartPolicy").or(self.pod.str("spec/restartPolicy"));
+        match (self.role, policy.unwrap_or("Always")) {
+            (Role::Sidecar, _) => true,
+            (_, "Never") => false,
+            (Role::Init, _) | (_, "OnFailure") => code != 0,
+            _ => true,
+        }
+    }
+
+    /// A container that runs: it exits, becomes ready or unready, or is resized.
+    fn run(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
+        let mut notes = Vec::new();
+        let exit = self.exit(memory, self.restarts());
+        if let Some(exit) = exit.as_ref().filter(|exit| exit.after <= elapsed) {
+            let status = self.end(memory, self.old, exit, &mut notes);
+            return Outcome { status, notes, started: false };
+        }
+        if self.must_restart_for_resize() {
+            let text = format!("Container {} resize requires restart", self.name());
+            notes.push(self.note(false, "Killing", text));
+            let ended = self.terminated(self.old, KILLED, Some("Error"), None);
+            let health = self.probes().health(self.behaviour, Duration::ZERO);
+            let state = tree!({"running": tree!({"startedAt": time(self.now.time)})});
+            let status = self.status(state, health, self.restarts().saturating_add(1), ended);
+            return Outcome { status, notes, started: true };
+        }
+        let health = self.probes().health(self.behaviour, elapsed);
+        let next = health.next.into_iter().chain(exit.map(|exit| exit.after - elapsed)).min();
+        next.into_iter().for_each(|next| wakes.add(next));
+        if self.old.is_true("ready") && !health.ready && self.behaviour.fail_readiness.is_some() {
+            notes.push(self.note(true, "Unhealthy", "Readiness probe failed: told to fail".to_owned()));
+        }
+        let status =
+            self.status(self.old.at("state").clone(), health, self.restarts(), self.old.at("lastState").clone());
+        Outcome { status, notes, started: false }
+    }
+
+    /// Returns the status after a run has ended: terminated, or waiting for its next restart.
+    fn end(&self, memory: &mut ContainerMemory, running: &Tree, exit: &Exit, notes: &mut Vec<Note>) -> Tree {
+        if let Some(probe) = exit.probe {
+            let failed = match probe {
+                "startup" => "Startup probe failed: told to fail",
+                _ => "Liveness probe failed: told to fail",
+            };
+            notes.push(self.note(true, "Unhealthy", failed.to_owned()));
+            let killed = format!("Container {} failed {probe} probe, will be restarted", self.name());
+            notes.push(self.note(false, "Killing", killed));
+        }
+        let (reason, message) = match exit.probe {
+            Some(_) => (None, None),
+            None => (self.behaviour.exit_reason.as_deref(), self.behaviour.exit_message.as_deref()),
+        };
+        let ended = self.terminated(running, exit.code, reason, message);
+        let restarts = running.i32("restartCount").unwrap_or(0);
+        if !self.restarts_after(exit.code) {
+            return self.status(ended, Health::NONE, restarts, running.at("lastState").clone());
+        }
+        if exit.after >= BACK_OFF_RESET {
+            memory.level = 0;
+        }
+        if memory.level == 0 {
+            return self.status(ended, Health::NONE, restarts, running.at("lastState").clone());
+        }
+        notes.push(self.back_off_note());
+        let waiting = waiting_state("CrashLoopBackOff", Some(self.back_off_message(back_off(memory.level))));
+        self.status(waiting, Health::NONE, restarts, ended)
+    }
+
+    fn back_off_note(&self) -> Note {
+        let (pod, namespace, uid) = (self.pod.name(), self.pod.in_namespace(), self.uid());
+        let text =
+            format!("Back-off restarting failed container {} in pod {pod}_{namespace}({uid})", self.name());
+        self.note(true, "BackOff", text)
+    }
+
+    fn back_off_message(&self, delay: Duration) -> String {
+        let (namespace, pod, uid, name) = (self.pod.in_namespace(), self.pod.name(), self.uid(), self.name());
+        let wait = delay.as_secs();
+        let wait = if wait >= 60 { format!("{}m{}s", wait / 60, wait % 60) } else { format!("{wait}s") };
+        format!("back-off {wait} restarting failed container={name} pod={pod}_{namespace}({uid})")
+    }
+
+    /// A container that has exited: it stays so, or is started again at once.
+    fn ended(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
+        let code = self.old.i32("state/terminated/exitCode").unwrap_or(0);
+        if !self.restarts_after(code) {
+            return self.stay();
+        }
+        if elapsed < START {
+            return self.wait(wakes, START - elapsed);
+        }
+        self.restart(memory, 1)
+    }
+
+    fn restart(&self, memory: &mut ContainerMemory, times: i32) -> Outcome {
+        if self.trouble.is_some() {
+            return self.begin(memory);
+        }
+        memory.level = memory.level.saturating_add(1);
+        self.start(memory, self.restarts().saturating_add(times))
+    }
+
+    /// Restarts the container when its back-off is over. Restarts that would all end alike are counted several at once.
+    fn restart_later(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
+        let delay = back_off(memory.level);
+        let crash = self.endless_crash(memory).filter(|_| delay == BACK_OFF_MAX);
+        let (Some(crash), true) = (crash, self.restarts() >= COUNTED_ONE_BY_ONE) else {
+            // Restarts that were to be counted together have come about one by one.
+            let cycles = if delay == BACK_OFF_MAX { elapsed.as_secs() / delay.as_secs() } else { 0 };
+            let missed = i32::try_from(cycles.saturating_sub(1)).unwrap_or(0);
+            return match elapsed < delay {
+                true => {
+                    wakes.add_upkeep(delay - elapsed);
+                    self.stay()
+                }
+                false => self.restart(memory, missed.saturating_add(1)),
+            };
+        };
+        let times = self.restarts() / 2;
+        let due = (delay + crash.after).saturating_mul(u32::try_from(times).unwrap_or(1));
+        if elapsed < due {
+            wakes.add_upkeep(due - elapsed);
+            return self.stay();
+        }
+        let restarts = self.restarts().saturating_add(times);
+        let state = tree!({"running": tree!({"startedAt": time(self.now.time)})});
+        let running = self.status(state, Health::NONE, restarts, self.old.at("lastState").clone());
+        let mut notes = Vec::new();
+        let status = self.end(memory, &running, &crash, &mut notes);
+        Outcome { status, notes, started: false }
+    }
+
+    /// Returns how all further runs end, if they all end alike and are restarted.
+    fn endless_crash(&self, memory: &ContainerMemory) -> Option<Exit> {
+        let codes = self.behaviour.exit_codes.as_ref().map_or(0, Vec::len);
+        let last = usize::try_from(self.restarts()).unwrap_or(0) + 1 >= codes;
+        let constant = last && memory.run.is_none() && self.trouble.is_none();
+        let exit = self.exit(memory, self.restarts()).filter(|_| constant)?;
+        (exit.after < BACK_OFF_RESET && self.restarts_after(exit.code)).then_some(exit)
+    }
+
+    /// Whether the resources have changed, and one of them needs a restart.
+    fn must_restart_for_resize(&self) -> bool {
+        let (wanted, given) = (self.container.at("resources"), self.old.at("resources"));
+        if given.is_null() || wanted == given {
+            return false;
+        }
+        let differs = |resource: &str| {
+            ["requests", "limits"]
+                .iter()
+                .any(|part| wanted.at(part).get(resource) != given.at(part).get(resource))
+        };
+        let policies = self.container.list("resizePolicy").iter();
+        let restarting = policies.filter(|policy| policy.is("restartPolicy", "RestartContainer"));
+        restarting.filter_map(|policy| policy.str("resourceName")).any(differs)
+    }
+
+    fn uid(&self) -> &str {
+        self.pod.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the status of a waiting container.
+    pub(crate) fn waiting(&self, reason: &str, message: Option<String>) -> Tree {
+        self.status(waiting_state(reason, message), Health::NONE, self.restarts(), self.old.at("lastState").clone())
+    }
+
+    /// Returns the status of the container after it was stopped with this exit code.
+    pub(crate) fn stopped(&self, code: i32) -> Tree {
+        if State::of(self.old) != State::Running {
+            return self.stay().status;
+        }
+        let ended = self.terminated(self.old, code, None, None);
+        self.status(ended, Health::NONE, self.restarts(), self.old.at("lastState").clone())
+    }
+
+    /// Returns the terminated state that follows a running one.
+    fn terminated(&self, running: &Tree, code: i32, reason: Option<&str>, message: Option<&str>) -> Tree {
+        let started = running.at("state/running/startedAt");
+        let restarts = running.i32("restartCount").unwrap_or(0);
+        let terminated = tree!({
+            "containerID": container_id(self.uid(), self.name(), restarts),
+            "exitCode": code,
+            "reason": reason.unwrap_or(if code == 0 { "Completed" } else { "Error" }),
+            "message": message,
+            "startedAt": if started.is_null() { time(self.now.time) } else { started.clone() },
+            "finishedAt": time(self.now.time),
+        });
+        tree!({"terminated": terminated})
+    }
+
+    fn status(&self, state: Tree, health: Health, restarts: i32, last: Tree) -> Tree {
+        let created = !state.has("waiting") || self.old.has("containerID");
+        let running = state.has("running");
+        let resources = self.container.at("resources");
+        let reported = running && !resources.is_empty();
+        tree!({
+            "name": self.name(),
+            "containerID": created.then(|| container_id(self.uid(), self.name(), restarts)),
+            "imageID": if created { image_id(self.image()) } else { String::new() },
+            "image": self.image(),
+            "ready": health.ready || (self.role == Role::Init && state.is("terminated/reason", "Completed")),
+            "started": running && health.started,
+            "restartCount": restarts,
+            "state": state,
+            "lastState": last,
+            "resources": reported.then(|| resources.clone()),
+            "allocatedResources": reported.then(|| resources.at("requests").clone()),
+        })
+    }
+}
+
+/// Returns the delay before a restart, or before a pull, given how many there were since the back-off began.
+fn back_off(level: u32) -> Duration {
+    BACK_OFF.saturating_mul(1 << level.clamp(1, 10).saturating_sub(1)).min(BACK_OFF_MAX)
+}
+
+fn waiting_state(reason: &str, message: Option<String>) -> Tree {
+    tree!({"waiting": tree!({"reason": reason, "message": message})})
+}
+
+/// Whether the container runs the image `pause` or the command of that name.
+fn is_pause(container: &Tree) -> bool {
+    let image = container.str("image").unwrap_or_default();
+    let base = image.rsplit('/').next().unwrap_or_default();
+    let base = base.split(['@', ':']).next().unwrap_or_default();
+    let command = container.texts("command").chain(container.texts("args")).next();
+    base == "pause" || command.is_some_and(|command| command.rsplit('/').next() == Some("pause"))
+}
+
+fn exit_code_matches(requirement: &Tree, code: i32) -> bool {
+    let listed = requirement.list("values").iter().any(|value| value.as_i64() == Some(code.into()));
+    match requirement.str("operator") {
+        Some("In") => listed,
+        Some("NotIn") => !listed,
+        _ => false,
+    }
+}

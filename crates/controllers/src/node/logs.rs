@@ -1,0 +1,249 @@
+//! What the containers on simulated nodes have printed.
+//!
+//! A container prints the lines of its [behaviour](super::behaviour) and of its command, in each run. Others can add lines
+//! with [`Logs::append`]. A container that prints nothing has the lines of its life, which its status tells: when it
+//! started, and how it ended.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use evenkeel_tree::Tree;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::behaviour::LogLine;
+use super::status::{CONTAINERS, EPHEMERAL_CONTAINERS, INIT_CONTAINERS, find};
+use crate::object::Fields;
+
+/// How many lines are kept of one run of a container. Of more lines, the first are dropped.
+const LINES_MAX: usize = 10_000;
+
+/// How many runs of a container are kept: the present one and the previous one, as a node keeps them.
+const RUNS_MAX: usize = 2;
+
+/// A line that a container has printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrintedLine {
+    /// When the line was printed.
+    pub at: Timestamp,
+    /// The line, without its end.
+    pub text: String,
+}
+
+/// The logs of all containers on the nodes of a cluster. Clones share them.
+#[derive(Clone)]
+pub struct Logs {
+    shared: Arc<Mutex<BTreeMap<String, PodLogs>>>,
+    changes: watch::Sender<u64>,
+}
+
+/// The runs of the containers of one pod, by the name of the container.
+type PodLogs = BTreeMap<String, Vec<RunLog>>;
+
+/// What one run of a container prints.
+#[derive(Clone, Debug)]
+struct RunLog {
+    restarts: i32,
+    started: Timestamp,
+    /// Lines that the run prints, some of them in the future.
+    planned: Arc<[LogLine]>,
+    appended: Vec<PrintedLine>,
+}
+
+impl Default for Logs {
+    fn default() -> Self {
+        Self { shared: Arc::default(), changes: watch::Sender::new(0) }
+    }
+}
+
+impl fmt::Debug for Logs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Logs")
+    }
+}
+
+/// Two handles are equal if they share their logs.
+impl PartialEq for Logs {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Logs {}
+
+impl Logs {
+    /// Adds a line to the present run of a container of the pod with this uid.
+    pub fn append(&self, pod_uid: &str, container: &str, at: Timestamp, text: impl Into<String>) {
+        {
+            let mut shared = self.shared.lock();
+            let runs = shared.entry(pod_uid.to_owned()).or_default().entry(container.to_owned()).or_default();
+            if runs.is_empty() {
+                runs.push(RunLog { restarts: 0, started: at, planned: Arc::new([]), appended: Vec::new() });
+            }
+            if let Some(run) = runs.last_mut() {
+                if run.appended.len() >= LINES_MAX {
+                    run.appended.remove(0);
+                }
+                run.appended.push(PrintedLine { at, text: text.into() });
+            }
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Returns a receiver that changes whenever a line is added or a run begins or ends, for those who follow a log. Lines
+    /// that a run prints later do not change it; [`Logs::next_line_at`] tells when to look again.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Returns the lines that a container has printed until now: of its present run, or of the `previous` one. `pod` is the
+    /// pod as JSON. Returns `None` if there was no such run.
+    pub fn lines(&self, pod: &Tree, container: &str, previous: bool, now: Timestamp) -> Option<Vec<PrintedLine>> {
+        let status = container_status(pod, container);
+        let restarts = status.i32("restartCount").unwrap_or(0);
+        let state = life_of(status, previous)?;
+        let wanted = if state.is_present { restarts } else { restarts.saturating_sub(1) };
+        let uid = pod.str("metadata/uid").unwrap_or_default();
+        let shared = self.shared.lock();
+        let runs = shared.get(uid).and_then(|pod| pod.get(container));
+        let run = runs.and_then(|runs| runs.iter().rev().find(|run| run.restarts == wanted));
+        let until = state.ended.map_or(now, |(at, _)| at.min(now));
+        let printed = run.map(|run| run.until(until)).unwrap_or_default();
+        Some(if printed.is_empty() { state.lines(container) } else { printed })
+    }
+
+    /// Returns when the present run of a container prints its next line.
+    pub fn next_line_at(&self, pod_uid: &str, container: &str, now: Timestamp) -> Option<Timestamp> {
+        let shared = self.shared.lock();
+        let run = shared.get(pod_uid)?.get(container)?.last()?;
+        run.planned.iter().map(|line| run.time_of(line)).find(|at| *at > now)
+    }
+
+    /// Begins a run.
+    pub(crate) fn begin(
+        &self,
+        pod_uid: &str,
+        container: &str,
+        restarts: i32,
+        started: Timestamp,
+        planned: Vec<LogLine>,
+    ) {
+        {
+            let mut shared = self.shared.lock();
+            let known = shared.get(pod_uid).is_some_and(|pod| pod.contains_key(container));
+            // A container that prints nothing costs nothing.
+            if planned.is_empty() && !known {
+                return;
+            }
+            let runs = shared.entry(pod_uid.to_owned()).or_default().entry(container.to_owned()).or_default();
+            if runs.len() >= RUNS_MAX {
+                runs.remove(0);
+            }
+            runs.push(RunLog { restarts, started, planned: planned.into(), appended: Vec::new() });
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Forgets the logs of a pod that is gone.
+    pub(crate) fn forget(&self, pod_uid: &str) {
+        let known = self.shared.lock().remove(pod_uid).is_some();
+        if known {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+    }
+}
+
+impl RunLog {
+    fn time_of(&self, line: &LogLine) -> Timestamp {
+        let after = SignedDuration::try_from(line.after).unwrap_or(SignedDuration::MAX);
+        self.started.checked_add(after).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Returns the lines that were printed until a time, by their times.
+    fn until(&self, end: Timestamp) -> Vec<PrintedLine> {
+        let planned = self.planned.iter().map(|line| PrintedLine { at: self.time_of(line), text: line.text.clone() });
+        let mut lines: Vec<_> = planned.filter(|line| line.at <= end).chain(self.appended.iter().cloned()).collect();
+        lines.sort_by_key(|line| line.at);
+        lines
+    }
+}
+
+fn container_status<'a>(pod: &'a Tree, container: &str) -> &'a Tree {
+    let lists = [CONTAINERS.1, INIT_CONTAINERS.1, EPHEMERAL_CONTAINERS.1];
+    let mut found = lists.iter().map(|list| find(pod.at("status").list(list), container));
+    found.find(|status| !status.is_null()).unwrap_or(find(&[], ""))
+}
+
+/// One run of a container, as its status tells it.
+struct Life {
+    /// Whether the number of restarts counts this run.
+    is_present: bool,
+    started: Timestamp,
+    ended: Option<(Timestamp, i32)>,
+}
+
+fn life_of(status: &Tree, previous: bool) -> Option<Life> {
+    let ended = |state: &Tree, is_present| {
+        let (started, finished) = (state.time("terminated/startedAt")?, state.time("terminated/finishedAt")?);
+        Some(Life { is_present, started, ended: Some((finished, state.i32("terminated/exitCode")?)) })
+    };
+    let (state, last) = (status.at("state"), status.at("lastState"));
+    // A container that waits for its restart has no present run: its last run has the present number of restarts.
+    let waits = state.has("waiting");
+    match previous {
+        _ if waits => ended(last, true),
+        true => ended(last, false),
+        false => match state.time("running/startedAt") {
+            Some(started) => Some(Life { is_present: true, started, ended: None }),
+            None => ended(state, true),
+        },
+    }
+}
+
+impl Life {
+    fn lines(&self, container: &str) -> Vec<PrintedLine> {
+        let mut lines = vec![PrintedLine { at: self.started, text: format!("{container} started") }];
+        if let Some((at, code)) = self.ended {
+            lines.push(PrintedLine { at, text: format!("{container} exited with code {code}") });
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::Duration;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn texts(lines: Option<Vec<PrintedLine>>) -> Vec<String> {
+        lines.unwrap_or_default().into_iter().map(|line| format!("{} {}", line.at.as_second(), line.text)).collect()
+    }
+
+    #[test]
+    fn a_container_has_printed_what_its_run_prints_until_now() {
+        let pod = Tree::from(json!({"metadata": {"uid": "u"}, "status": {"containerStatuses": [{"name": "c",
+            "restartCount": 1, "state": {"running": {"startedAt": "1970-01-01T00:01:40Z"}},
+            "lastState": {"terminated": {"startedAt": "1970-01-01T00:00:10Z", "finishedAt": "1970-01-01T00:00:12Z", "exitCode": 3}}}]}}));
+        let logs = Logs::default();
+        let life = ["10 c started", "12 c exited with code 3"];
+        assert_eq!(texts(logs.lines(&pod, "c", true, at(200))), life);
+        let line = |after, text: &str| LogLine { after: Duration::from_secs(after), text: text.to_owned() };
+        logs.begin("u", "c", 0, at(10), vec![line(0, "one"), line(9, "too late")]);
+        logs.begin("u", "c", 1, at(100), vec![line(0, "two"), line(50, "three")]);
+        logs.append("u", "c", at(120), "by hand");
+        assert_eq!(texts(logs.lines(&pod, "c", true, at(200))), ["10 one"]);
+        assert_eq!(texts(logs.lines(&pod, "c", false, at(130))), ["100 two", "120 by hand"]);
+        assert_eq!(texts(logs.lines(&pod, "c", false, at(150))), ["100 two", "120 by hand", "150 three"]);
+        assert_eq!(logs.next_line_at("u", "c", at(130)), Some(at(150)));
+        assert!(logs.lines(&pod, "d", false, at(150)).is_none());
+        logs.forget("u");
+        assert_eq!(texts(logs.lines(&pod, "c", true, at(200))), life);
+    }
+}

@@ -1,0 +1,269 @@
+//! Rules: what the containers of some pods do, chosen by image, labels, namespace and container name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::behaviour::{Behaviour, InvalidWord, PREFIX};
+use crate::kinds::Pod;
+
+/// A rule: which containers it is about, and what they do. A rule without conditions is about all containers.
+///
+/// ```
+/// use evenkeel_controllers::node::behaviour::Behaviour;
+/// use evenkeel_controllers::node::rules::Rule;
+///
+/// let broken = Rule::new(Behaviour::new().pull_fails()).image("registry.example/web:*-rc*");
+/// let slow = Rule::new(Behaviour::new().ready_after(std::time::Duration::from_secs(5))).label("app", "db");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    image: Option<String>,
+    labels: BTreeMap<String, String>,
+    namespace: Option<String>,
+    container: Option<String>,
+    behaviour: Behaviour,
+}
+
+impl Rule {
+    /// A rule about all containers.
+    pub fn new(behaviour: Behaviour) -> Self {
+        Self { behaviour, ..Self::default() }
+    }
+
+    /// Restricts the rule to containers of this image. `*` stands for any text.
+    #[must_use]
+    pub fn image(mut self, pattern: impl Into<String>) -> Self {
+        self.image = Some(pattern.into());
+        self
+    }
+
+    /// Restricts the rule to pods with this label.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Restricts the rule to pods of this namespace.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Restricts the rule to containers of this name.
+    #[must_use]
+    pub fn container(mut self, name: impl Into<String>) -> Self {
+        self.container = Some(name.into());
+        self
+    }
+
+    /// Reads a rule from a map with the conditions `image`, `labels`, `namespace` and `container`, and with `does`, a map
+    /// of [words](super::behaviour).
+    ///
+    /// # Errors
+    /// Fails if there is another member, a member of another form, or an invalid word.
+    pub fn from_json(value: &serde_json::Value) -> Result<Self, InvalidRule> {
+        let members = value.as_object().ok_or(InvalidRule::Form("a rule is a map"))?;
+        let mut rule = Self::default();
+        for (name, value) in members {
+            let text = || value.as_str().map(str::to_owned).ok_or(InvalidRule::Form("a condition is a text"));
+            match name.as_str() {
+                "image" => rule.image = Some(text()?),
+                "namespace" => rule.namespace = Some(text()?),
+                "container" => rule.container = Some(text()?),
+                "labels" => rule.labels = texts(value)?,
+                "does" => {
+                    let words = texts(value)?;
+                    let words = words.iter().map(|(word, value)| (word.as_str(), value.as_str()));
+                    rule.behaviour = Behaviour::from_words(words)?;
+                }
+                _ => return Err(InvalidRule::Member(name.clone())),
+            }
+        }
+        Ok(rule)
+    }
+
+    fn matches(&self, pod: &Pod, container: &str, image: &str) -> bool {
+        self.image.as_deref().is_none_or(|pattern| glob(pattern, image))
+            && self.container.as_deref().is_none_or(|name| name == container)
+            && self.namespace.as_deref().is_none_or(|namespace| namespace == pod.in_namespace())
+            && self.labels.iter().all(|(key, value)| pod.label(key) == Some(value))
+    }
+}
+
+/// Reads a map of texts. Numbers and booleans are taken as they are written.
+fn texts(value: &serde_json::Value) -> Result<BTreeMap<String, String>, InvalidRule> {
+    let members = value.as_object().ok_or(InvalidRule::Form("`labels` and `does` are maps of texts"))?;
+    let text = |(name, value): (&String, &serde_json::Value)| match value {
+        serde_json::Value::String(text) => Ok((name.clone(), text.clone())),
+        serde_json::Value::Number(number) => Ok((name.clone(), number.to_string())),
+        serde_json::Value::Bool(value) => Ok((name.clone(), value.to_string())),
+        _ => Err(InvalidRule::Form("`labels` and `does` are maps of texts")),
+    };
+    members.iter().map(text).collect()
+}
+
+/// A rule that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidRule {
+    /// A part has another form.
+    #[error("{0}")]
+    Form(&'static str),
+    /// A member that rules do not have.
+    #[error("a rule has no {0:?}, only image, labels, namespace, container and does")]
+    Member(String),
+    /// A word or a value that is not in the vocabulary.
+    #[error(transparent)]
+    Word(#[from] InvalidWord),
+}
+
+/// The rules of a cluster's nodes. Clones share them. A change counts at once, for running containers too.
+#[derive(Clone, Default)]
+pub struct Rules {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    rules: Arc<[Rule]>,
+    /// Called after each change.
+    listeners: Vec<Listener>,
+}
+
+/// Called after a change of the rules.
+type Listener = Arc<dyn Fn() + Send + Sync>;
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.shared.lock().rules.iter()).finish()
+    }
+}
+
+/// Two handles are equal if they share their rules.
+impl PartialEq for Rules {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Rules {}
+
+impl Rules {
+    /// Adds a rule. It counts before the rules that were added earlier.
+    pub fn add(&self, rule: Rule) {
+        self.change(|rules| rules.iter().cloned().chain([rule]).collect());
+    }
+
+    /// Removes all rules.
+    pub fn clear(&self) {
+        self.change(|_| Arc::new([]));
+    }
+
+    fn change(&self, change: impl FnOnce(&[Rule]) -> Arc<[Rule]>) {
+        let listeners = {
+            let mut shared = self.shared.lock();
+            shared.rules = change(&shared.rules);
+            shared.listeners.clone()
+        };
+        // Listeners take locks of their own.
+        listeners.iter().for_each(|listener| listener());
+    }
+
+    /// Calls a function after each change.
+    pub(crate) fn listen(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.shared.lock().listeners.push(Arc::new(listener));
+    }
+
+    /// Returns what the rules and the annotations of a pod say about a container, and what is wrong with the annotations.
+    pub(crate) fn behaviour(&self, pod: &Pod, container: &str, image: &str) -> (Behaviour, Vec<InvalidWord>) {
+        let (mut behaviour, invalid) = annotated(pod, container);
+        let rules = self.shared.lock().rules.clone();
+        for rule in rules.iter().rev().filter(|rule| rule.matches(pod, container, image)) {
+            behaviour = behaviour.over(&rule.behaviour);
+        }
+        (behaviour, invalid)
+    }
+}
+
+/// Reads the annotations of a pod about a container.
+fn annotated(pod: &Pod, container: &str) -> (Behaviour, Vec<InvalidWord>) {
+    let (mut own, mut all, mut invalid) = (Behaviour::default(), Behaviour::default(), Vec::new());
+    let words = pod.metadata.annotations.iter().flatten();
+    for (word, value) in words.filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value))) {
+        let set = match word.split_once('.') {
+            None => all.set(word, value),
+            Some((word, name)) if name == container => own.set(word, value),
+            Some(_) => Ok(()),
+        };
+        invalid.extend(set.err());
+    }
+    (own.over(&all), invalid)
+}
+
+/// Whether a text matches a pattern in which `*` stands for any text.
+fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::tests::pod;
+    use serde_json::json;
+
+    #[test]
+    fn a_pattern_matches_the_whole_image() {
+        for (pattern, image, matches) in [
+            ("nginx", "nginx", true),
+            ("nginx", "nginx:1", false),
+            ("nginx:*", "nginx:1.29", true),
+            ("*/web:*-rc*", "registry.example:5000/a/web:2-rc1", true),
+            ("*/web:*-rc*", "registry.example/web:2", false),
+            ("*", "", true),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(glob(pattern, image), matches, "{pattern} {image}");
+        }
+    }
+
+    #[test]
+    fn the_annotation_of_a_container_counts_before_all_else() {
+        let rules = Rules::default();
+        rules.add(Rule::new(Behaviour::new().exit_code(1).never_ready()).image("i:*"));
+        rules.add(Rule::new(Behaviour::new().exit_code(2)).label("app", "a").container("c"));
+        let one = pod(json!({"metadata": {"labels": {"app": "a"}, "annotations": {
+            "node.evenkeel.dev/exit-code.d": "4", "node.evenkeel.dev/run-for": "x"}}}));
+        let (behaviour, invalid) = rules.behaviour(&one, "c", "i:1");
+        assert_eq!(behaviour, Behaviour::new().exit_code(2).never_ready());
+        assert_eq!(invalid.len(), 1);
+        assert_eq!(rules.behaviour(&one, "d", "i:1").0, Behaviour::new().exit_code(4).never_ready());
+        rules.clear();
+        assert_eq!(rules.behaviour(&one, "c", "i:1").0, Behaviour::default());
+    }
+
+    #[test]
+    fn a_rule_is_read_from_a_file() {
+        let rule = json!({"image": "i:*", "labels": {"a": "b"}, "does": {"exit-code": 3, "run-for": "2s"}});
+        let expected =
+            Rule::new(Behaviour::new().exit_code(3).run_for(std::time::Duration::from_secs(2)));
+        assert_eq!(Rule::from_json(&rule), Ok(expected.image("i:*").label("a", "b")));
+        let wrong = Rule::from_json(&json!({"images": "i"})).unwrap_err().to_string();
+        assert_eq!(wrong, "a rule has no \"images\", only image, labels, namespace, container and does");
+        assert!(Rule::from_json(&json!({"does": {"exit-code": "x"}})).is_err());
+    }
+}

@@ -1,0 +1,181 @@
+//! Pods on simulated nodes: what they wait for, how they fail, what is told about them.
+
+use std::time::Duration;
+
+use evenkeel_cluster::{Behaviour, Cluster, PodRule};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+use serde_json::{Value, json};
+
+use crate::world::{is_ready, object, with_nodes};
+
+fn pod(name: &str, words: &[(&str, &str)], spec: Value) -> Pod {
+    let mut full = json!({"containers": [{"name": "c", "image": "i:1"}]});
+    full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    let words: serde_json::Map<_, _> =
+        words.iter().map(|(word, value)| (format!("node.evenkeel.dev/{word}"), json!(value))).collect();
+    object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": words}, "spec": full}))
+}
+
+/// Returns the state of the first container, in words.
+async fn state(cluster: &Cluster, name: &str) -> kube::Result<String> {
+    let pod = serde_json::to_value(cluster.get::<Pod>(name).await?).unwrap();
+    let status = &pod["status"]["containerStatuses"][0];
+    let (state, detail) = status["state"].as_object().unwrap().iter().next().unwrap();
+    let reason = detail["reason"].as_str().unwrap_or_default();
+    Ok(format!("{} {state} {reason} {}", pod["status"]["phase"].as_str().unwrap(), status["restartCount"]))
+}
+
+/// Returns the events about an object, as reason and message.
+async fn events(cluster: &Cluster, name: &str) -> kube::Result<Vec<String>> {
+    let events = cluster.list::<Event>().await?;
+    let about = events.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
+    let text = |event: Event| {
+        format!("{} {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())
+    };
+    Ok(about.map(text).collect())
+}
+
+#[test]
+fn a_pod_waits_for_what_its_environment_refers_to() {
+    with_nodes(1, |cluster| async move {
+        let env = json!([{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "color"}}}]);
+        let optional = json!([{"secretRef": {"name": "none", "optional": true}}]);
+        let spec = json!({"containers": [{"name": "c", "image": "i", "env": env, "envFrom": optional}]});
+        cluster.apply(pod("a", &[], spec)).await?;
+        cluster.settled().await;
+        assert_eq!(state(&cluster, "a").await?, "Pending waiting CreateContainerConfigError 0");
+        let told = events(&cluster, "a").await?;
+        assert!(told.contains(&"Failed Error: configmap \"settings\" not found".to_owned()), "{told:?}");
+        let map = |data: Value| object::<ConfigMap>(json!({"metadata": {"name": "settings"}, "data": data}));
+        cluster.apply(map(json!({"size": "1"}))).await?;
+        cluster.settled().await;
+        let told = events(&cluster, "a").await?;
+        let missing = "Failed Error: couldn't find key color in ConfigMap default/settings".to_owned();
+        assert!(told.contains(&missing), "{told:?}");
+        cluster.apply(map(json!({"color": "red"}))).await?;
+        cluster.settled().await;
+        assert!(is_ready(&cluster.get::<Pod>("a").await?));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_pod_waits_for_its_volumes() {
+    with_nodes(1, |cluster| async move {
+        let volumes = json!([{"name": "v", "secret": {"secretName": "s"}}, {"name": "o", "configMap": {"name": "m", "optional": true}}]);
+        cluster.apply(pod("a", &[], json!({"volumes": volumes}))).await?;
+        cluster.settled().await;
+        assert_eq!(state(&cluster, "a").await?, "Pending waiting ContainerCreating 0");
+        let failed = "FailedMount MountVolume.SetUp failed for volume \"v\" : secret \"s\" not found";
+        assert!(events(&cluster, "a").await?.contains(&failed.to_owned()));
+        cluster.apply(object::<Secret>(json!({"metadata": {"name": "s"}}))).await?;
+        cluster.settled().await;
+        assert!(is_ready(&cluster.get::<Pod>("a").await?));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_missing_image_pull_secret_is_told() {
+    with_nodes(1, |cluster| async move {
+        cluster.apply(pod("a", &[], json!({"imagePullSecrets": [{"name": "registry"}]}))).await?;
+        cluster.settled().await;
+        assert!(is_ready(&cluster.get::<Pod>("a").await?));
+        let told = events(&cluster, "a").await?;
+        assert!(told.iter().any(|event| event.starts_with("FailedToRetrieveImagePullSecret")), "{told:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_plain_pod_tells_its_life() {
+    with_nodes(1, |cluster| async move {
+        cluster.apply(pod("a", &[], json!({}))).await?;
+        cluster.settled().await;
+        cluster.delete::<Pod>("a").await?;
+        cluster.settled().await;
+        let told = events(&cluster, "a").await?;
+        for reason in ["Scheduled", "Pulled", "Created", "Started", "Killing"] {
+            assert!(told.iter().any(|event| event.starts_with(reason)), "{reason}: {told:?}");
+        }
+        Ok(())
+    });
+}
+
+/// A crash loop used to keep the ledger busy, and a year of it took minutes.
+#[test]
+fn a_crash_loop_settles_and_a_month_of_it_costs_little() {
+    with_nodes(1, |cluster| async move {
+        cluster.apply(pod("a", &[("behaviour", "crash-loop")], json!({}))).await?;
+        cluster.settled().await;
+        assert_eq!(state(&cluster, "a").await?, "Running waiting CrashLoopBackOff 1");
+        cluster.mark();
+        cluster.advance(Duration::from_secs(3600 * 6)).await;
+        let writes = cluster.writes().into_iter().filter(|write| format!("{write:?}").contains("pods")).count();
+        assert!(writes < 120, "{writes} writes of pods");
+        cluster.patch::<Pod>("a", json!({"metadata": {"annotations": {"node.evenkeel.dev/behaviour": null}}})).await?;
+        cluster.advance(Duration::from_secs(301)).await;
+        cluster.settled().await;
+        assert!(is_ready(&cluster.get::<Pod>("a").await?));
+        Ok(())
+    });
+}
+
+#[test]
+fn two_pods_cannot_have_one_port_of_a_node() {
+    with_nodes(1, |cluster| async move {
+        let ports = json!([{"containerPort": 80, "hostPort": 80}]);
+        let spec = json!({"nodeName": "node-1", "containers": [{"name": "c", "image": "i", "ports": ports}]});
+        cluster.apply(pod("a", &[], spec.clone())).await?;
+        cluster.settled().await;
+        cluster.apply(pod("b", &[], spec)).await?;
+        cluster.settled().await;
+        let status = cluster.get::<Pod>("b").await?.status.unwrap();
+        assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("NodePorts")));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_job_fails_twice_and_then_succeeds() {
+    with_nodes(1, |cluster| async move {
+        let template = json!({"metadata": {"annotations": {"node.evenkeel.dev/exit-code": "1,1,0"}},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+        let job: Job = object(json!({"metadata": {"name": "j"}, "spec": {"template": template}}));
+        cluster.apply(job).await?;
+        cluster.settled().await;
+        let status = cluster.get::<Job>("j").await?.status.unwrap();
+        assert_eq!((status.succeeded, status.failed), (Some(1), Some(2)));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_rule_counts_for_running_containers_too() {
+    with_nodes(1, |cluster| async move {
+        cluster.apply(pod("a", &[], json!({}))).await?;
+        cluster.settled().await;
+        assert!(is_ready(&cluster.get::<Pod>("a").await?));
+        cluster.tell_pods(PodRule::new(Behaviour::new().never_ready()).image("i:*"));
+        cluster.settled().await;
+        assert!(!is_ready(&cluster.get::<Pod>("a").await?));
+        cluster.tell_pods_nothing();
+        cluster.settled().await;
+        assert!(is_ready(&cluster.get::<Pod>("a").await?));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_container_prints_its_lines() {
+    with_nodes(1, |cluster| async move {
+        cluster.apply(pod("a", &[("log", "one\n@2s two"), ("exit-code", "1"), ("run-for", "3s")], json!({}))).await?;
+        cluster.settled().await;
+        let pod: evenkeel_tree::Tree = serde_json::to_value(cluster.get::<Pod>("a").await?)?.into();
+        let lines = cluster.pod_logs().lines(&pod, "c", true, cluster.env().now());
+        let lines: Vec<_> = lines.unwrap().into_iter().map(|line| line.text).collect();
+        assert_eq!(lines, ["one", "two"]);
+        Ok(())
+    });
+}

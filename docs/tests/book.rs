@@ -90,7 +90,8 @@ fn the_tutorial_is_the_crate() {
 #[test]
 fn other_code_is_quoted() {
     let pages = ["README.md", "docs/src/introduction.md", "docs/src/concepts.md", "docs/src/testing.md"];
-    let chapters = ["docs/src/exploration.md", "docs/src/pods.md", "docs/src/webhooks.md", "docs/src/versions.md"];
+    let chapters =
+        ["docs/src/exploration.md", "docs/src/pods.md", "docs/src/webhooks.md", "docs/src/versions.md"];
     for page in pages.into_iter().chain(chapters) {
         for block in blocks(&read(&root().join(page))).into_iter().filter(|block| block.language == "rust") {
             let Some(file) = &block.file else { panic!("{page}: no file is named before:\n{}", block.code) };

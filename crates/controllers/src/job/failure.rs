@@ -60,7 +60,9 @@ fn cause(rule: &Tree, pod: &Pod) -> Option<String> {
             let named = requirement.str("containerName").is_none_or(|name| name == *container);
             named && *code != 0 && code_matches(requirement, *code)
         })?;
-        return Some(format!("Container {container} for pod {namespace}/{name} failed with exit code {code}"));
+        return Some(format!(
+            "Container {container} for pod {namespace}/{name} failed with exit code {code}"
+        ));
     }
     let patterns = rule.list("onPodConditions");
     let condition = pod.list("status/conditions").iter().find(|condition| {

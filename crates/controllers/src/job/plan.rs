@@ -250,7 +250,8 @@ impl<'a> Planner<'a> {
             let message = "Job has exceeded the specified maximal number of failed indexes";
             return Some(("MaxFailedIndexesExceeded", message));
         }
-        (failed > 0 && failed + self.done.len() >= completions).then_some(("FailedIndexes", "Job has failed indexes"))
+        (failed > 0 && failed + self.done.len() >= completions)
+            .then_some(("FailedIndexes", "Job has failed indexes"))
     }
 
     fn is_complete(&self) -> bool {
@@ -399,7 +400,9 @@ impl<'a> Planner<'a> {
         let mut ended = self.done.clone();
         ended.merge(self.failed_indexes.as_ref().unwrap_or(&Indexes::default()));
         let free = ended.missing(self.completions().unwrap_or(0)).filter(|index| !taken.contains(index));
-        let Some(_) = &self.failed_indexes else { return free.map(|index| (index, None)).take(count).collect() };
+        let Some(_) = &self.failed_indexes else {
+            return free.map(|index| (index, None)).take(count).collect();
+        };
         let mut found = Vec::new();
         let mut delay: Option<Duration> = None;
         for index in free {

@@ -143,9 +143,7 @@ impl Behaviour {
     ///
     /// # Errors
     /// Fails at the first word or value that is not in the vocabulary.
-    pub fn from_words<'a>(
-        words: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Self, InvalidWord> {
+    pub fn from_words<'a>(words: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, InvalidWord> {
         let mut behaviour = Self::default();
         words.into_iter().try_for_each(|(word, value)| behaviour.set(word, value))?;
         Ok(behaviour)
@@ -267,8 +265,7 @@ impl Behaviour {
     /// # Errors
     /// Fails if the word or its value is not in the vocabulary.
     pub fn set(&mut self, word: &str, value: &str) -> Result<(), InvalidWord> {
-        let invalid =
-            |why: &'static str| InvalidWord { word: word.to_owned(), value: value.to_owned(), why };
+        let invalid = |why: &'static str| InvalidWord { word: word.to_owned(), value: value.to_owned(), why };
         let length = || duration(value).ok_or_else(|| invalid("is no duration such as 250ms, 5s, 2m or 1h"));
         let delay = || match value {
             "never" => Ok(Delay::Never),
@@ -321,8 +318,18 @@ impl Behaviour {
             };
         }
         or!(
-            pull, start_after, exit_codes, run_for, exit_reason, exit_message, ready_after, fail_readiness,
-            fail_liveness, fail_startup, stop_after, log
+            pull,
+            start_after,
+            exit_codes,
+            run_for,
+            exit_reason,
+            exit_message,
+            ready_after,
+            fail_readiness,
+            fail_liveness,
+            fail_startup,
+            stop_after,
+            log
         )
     }
 }

@@ -236,7 +236,9 @@ impl Turn<'_> {
         let memory = self.recall(memory);
         let elapsed = self.now.instant.saturating_duration_since(memory.since);
         match memory.state {
-            _ if !self.may_start && memory.state != State::Running && memory.state != State::Ended => self.stay(),
+            _ if !self.may_start && memory.state != State::Running && memory.state != State::Ended => {
+                self.stay()
+            }
             State::Waiting => {
                 let startable = memory.startable.unwrap_or(memory.since).max(memory.since);
                 let waited = self.now.instant.saturating_duration_since(startable);
@@ -343,7 +345,8 @@ impl Turn<'_> {
         let exit = self.exit(memory, restarts);
         let health = self.probes().health(self.behaviour, Duration::ZERO);
         let state = tree!({"running": tree!({"startedAt": time(self.now.time)})});
-        let last = if self.old.has("state/terminated") { self.old.at("state") } else { self.old.at("lastState") };
+        let last =
+            if self.old.has("state/terminated") { self.old.at("state") } else { self.old.at("lastState") };
         let running = self.status(state, health, restarts, last.clone());
         let status = match exit {
             Some(exit) if exit.after.is_zero() => self.end(memory, &running, &exit, &mut notes),
@@ -363,8 +366,9 @@ impl Turn<'_> {
             );
             notes.push(self.note(false, "Pulled", pulled));
         } else {
-            let present =
-                format!("Container image {image:?} already present on machine and can be accessed by the pod");
+            let present = format!(
+                "Container image {image:?} already present on machine and can be accessed by the pod"
+            );
             notes.push(self.note(false, "Pulled", present));
         }
         notes.push(self.note(false, "Created", format!("Created container: {name}")));
@@ -458,8 +462,12 @@ impl Turn<'_> {
         if self.old.is_true("ready") && !health.ready && self.behaviour.fail_readiness.is_some() {
             notes.push(self.note(true, "Unhealthy", "Readiness probe failed: told to fail".to_owned()));
         }
-        let status =
-            self.status(self.old.at("state").clone(), health, self.restarts(), self.old.at("lastState").clone());
+        let status = self.status(
+            self.old.at("state").clone(),
+            health,
+            self.restarts(),
+            self.old.at("lastState").clone(),
+        );
         Outcome { status, notes, started: false }
     }
 
@@ -589,7 +597,12 @@ impl Turn<'_> {
 
     /// Returns the status of a waiting container.
     pub(crate) fn waiting(&self, reason: &str, message: Option<String>) -> Tree {
-        self.status(waiting_state(reason, message), Health::NONE, self.restarts(), self.old.at("lastState").clone())
+        self.status(
+            waiting_state(reason, message),
+            Health::NONE,
+            self.restarts(),
+            self.old.at("lastState").clone(),
+        )
     }
 
     /// Returns the status of the container after it was stopped with this exit code.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use evenkeel_env::Env;
-use evenkeel_runtime::{Action, Controller, Ctx, Event, Predicate, Request, Result, ResultExt, Source, Trigger};
+use evenkeel_runtime::{
+    Action, Controller, Ctx, Event, Predicate, Request, Result, ResultExt, Source, Trigger,
+};
 use evenkeel_tree::Tree;
 use kube::Resource as _;
 use kube::core::ApiResource;
@@ -338,8 +340,10 @@ async fn find_referent(ctx: &Ctx<Kubelets>, reference: &Reference, key: &Request
     }
     let version = present.meta().resource_version.clone().unwrap_or_default();
     let entry = (reference.referent, key.clone());
-    let lacks = |keys: &BTreeSet<String>| reference.keys.iter().find(|wanted| !keys.contains(*wanted)).cloned();
-    let known = ctx.state().keys.lock().get(&entry).filter(|known| known.0 == version).map(|known| lacks(&known.1));
+    let lacks =
+        |keys: &BTreeSet<String>| reference.keys.iter().find(|wanted| !keys.contains(*wanted)).cloned();
+    let known =
+        ctx.state().keys.lock().get(&entry).filter(|known| known.0 == version).map(|known| lacks(&known.1));
     let lacking = match known {
         Some(lacking) => lacking,
         None => {

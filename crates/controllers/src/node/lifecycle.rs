@@ -14,8 +14,8 @@ use super::container::{ContainerMemory, KILLED, Note, Now, Role, State, TERMINAT
 use super::references::Missing;
 use super::script::Run;
 use super::status::{
-    CONTAINERS, EPHEMERAL_CONTAINERS, Host, INIT_CONTAINERS, Readiness, find, init_role, name, phase, set_addresses,
-    set_conditions,
+    CONTAINERS, EPHEMERAL_CONTAINERS, Host, INIT_CONTAINERS, Readiness, find, init_role, name, phase,
+    set_addresses, set_conditions,
 };
 use super::wake::Wakes;
 use crate::kinds::Pod;
@@ -188,7 +188,8 @@ impl<'a> Look<'a, '_> {
         if self.is_past_deadline() {
             return self.expire();
         }
-        let sandbox = pod::condition(self.pod, "PodReadyToStartContainers").is_some_and(|it| it.is("status", "True"));
+        let sandbox =
+            pod::condition(self.pod, "PodReadyToStartContainers").is_some_and(|it| it.is("status", "True"));
         if !sandbox && !self.mount() {
             return;
         }
@@ -237,7 +238,8 @@ impl<'a> Look<'a, '_> {
             self.step.wakes.add(START - waited);
         } else if self.memory.told != self.around.missing.volumes {
             self.memory.told.clone_from(&self.around.missing.volumes);
-            let notes = self.around.missing.volumes.iter().map(|why| Note::warning("FailedMount", why.as_str()));
+            let notes =
+                self.around.missing.volumes.iter().map(|why| Note::warning("FailedMount", why.as_str()));
             self.step.notes.extend(notes);
         }
         self.deadline_wake();
@@ -317,7 +319,12 @@ impl<'a> Look<'a, '_> {
         status.set("message", MESSAGE);
         self.step.notes.push(Note { warning: false, ..Note::warning("DeadlineExceeded", MESSAGE) });
         let initialized = pod::condition(self.pod, "Initialized").is_some_and(|it| it.is("status", "True"));
-        set_conditions(self.pod, &mut status, Readiness { sandbox: false, initialized }, self.around.now.time);
+        set_conditions(
+            self.pod,
+            &mut status,
+            Readiness { sandbox: false, initialized },
+            self.around.now.time,
+        );
         self.write(status);
     }
 
@@ -355,15 +362,27 @@ impl<'a> Look<'a, '_> {
         let mut status = self.old.clone();
         let always = self.pod.str("spec/restartPolicy").unwrap_or("Always") == "Always";
         let ends = |container: &Tree| match self.container_stop_time(container) {
-            Some(time) if time <= grace || grace.is_zero() => if always { 0 } else { TERMINATED },
+            Some(time) if time <= grace || grace.is_zero() => {
+                if always {
+                    0
+                } else {
+                    TERMINATED
+                }
+            }
             _ => KILLED,
         };
         self.stop_containers(&mut status, &ends);
         // A container that never ran has not succeeded.
-        let failed = status.list(CONTAINERS.1).iter().any(|it| it.i32("state/terminated/exitCode") != Some(0));
+        let failed =
+            status.list(CONTAINERS.1).iter().any(|it| it.i32("state/terminated/exitCode") != Some(0));
         status.set("phase", if failed { "Failed" } else { "Succeeded" });
         let initialized = pod::condition(self.pod, "Initialized").is_some_and(|it| it.is("status", "True"));
-        set_conditions(self.pod, &mut status, Readiness { sandbox: false, initialized }, self.around.now.time);
+        set_conditions(
+            self.pod,
+            &mut status,
+            Readiness { sandbox: false, initialized },
+            self.around.now.time,
+        );
         self.write(status);
     }
 
@@ -388,7 +407,8 @@ impl<'a> Look<'a, '_> {
             (Role::Main, CONTAINERS.1),
             (Role::Ephemeral, EPHEMERAL_CONTAINERS.1),
         ];
-        let running = lists.into_iter().flat_map(|(role, list)| self.old.list(list).iter().map(move |it| (role, it)));
+        let running =
+            lists.into_iter().flat_map(|(role, list)| self.old.list(list).iter().map(move |it| (role, it)));
         let running = running.filter(|(_, status)| status.has("state/running"));
         running.map(|(role, status)| (role, name(status).to_owned())).collect::<Vec<_>>().into_iter()
     }
@@ -399,7 +419,10 @@ impl<'a> Look<'a, '_> {
         let lists = [INIT_CONTAINERS.0, CONTAINERS.0, EPHEMERAL_CONTAINERS.0];
         let containers = lists.into_iter().flat_map(|list| self.pod.list(list));
         let stopping = containers.filter(|it| running.iter().any(|(_, running)| running == name(it)));
-        stopping.map(|it| self.container_stop_time(it).unwrap_or(Duration::MAX)).max().unwrap_or(Duration::ZERO)
+        stopping
+            .map(|it| self.container_stop_time(it).unwrap_or(Duration::MAX))
+            .max()
+            .unwrap_or(Duration::ZERO)
     }
 
     /// Returns how long a container takes to stop; `None` if it never stops by itself.

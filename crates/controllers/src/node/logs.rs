@@ -100,7 +100,13 @@ impl Logs {
 
     /// Returns the lines that a container has printed until now: of its present run, or of the `previous` one. `pod` is the
     /// pod as JSON. Returns `None` if there was no such run.
-    pub fn lines(&self, pod: &Tree, container: &str, previous: bool, now: Timestamp) -> Option<Vec<PrintedLine>> {
+    pub fn lines(
+        &self,
+        pod: &Tree,
+        container: &str,
+        previous: bool,
+        now: Timestamp,
+    ) -> Option<Vec<PrintedLine>> {
         let status = container_status(pod, container);
         let restarts = status.i32("restartCount").unwrap_or(0);
         let state = life_of(status, previous)?;
@@ -163,8 +169,10 @@ impl RunLog {
 
     /// Returns the lines that were printed until a time, by their times.
     fn until(&self, end: Timestamp) -> Vec<PrintedLine> {
-        let planned = self.planned.iter().map(|line| PrintedLine { at: self.time_of(line), text: line.text.clone() });
-        let mut lines: Vec<_> = planned.filter(|line| line.at <= end).chain(self.appended.iter().cloned()).collect();
+        let planned =
+            self.planned.iter().map(|line| PrintedLine { at: self.time_of(line), text: line.text.clone() });
+        let mut lines: Vec<_> =
+            planned.filter(|line| line.at <= end).chain(self.appended.iter().cloned()).collect();
         lines.sort_by_key(|line| line.at);
         lines
     }
@@ -223,7 +231,11 @@ mod tests {
     }
 
     fn texts(lines: Option<Vec<PrintedLine>>) -> Vec<String> {
-        lines.unwrap_or_default().into_iter().map(|line| format!("{} {}", line.at.as_second(), line.text)).collect()
+        lines
+            .unwrap_or_default()
+            .into_iter()
+            .map(|line| format!("{} {}", line.at.as_second(), line.text))
+            .collect()
     }
 
     #[test]

@@ -35,7 +35,8 @@ struct Schedule {
 impl Schedule {
     /// Reads the times of a probe, with Kubernetes' defaults.
     fn of(probe: &Tree) -> Self {
-        let number = |field: &str, default| probe.i32(field).and_then(|it| u32::try_from(it).ok()).unwrap_or(default);
+        let number =
+            |field: &str, default| probe.i32(field).and_then(|it| u32::try_from(it).ok()).unwrap_or(default);
         Self {
             delay: Duration::from_secs(number("initialDelaySeconds", 0).into()),
             period: Duration::from_secs(number("periodSeconds", 10).max(1).into()),
@@ -75,7 +76,9 @@ impl Probes<'_> {
 
     /// Returns what the probes say this long after the start of the container.
     pub(crate) fn health(&self, behaviour: &Behaviour, elapsed: Duration) -> Health {
-        let started_at = behaviour.fail_startup.map_or(Duration::ZERO, |length| self.schedule("startupProbe").probe_at(length));
+        let started_at = behaviour
+            .fail_startup
+            .map_or(Duration::ZERO, |length| self.schedule("startupProbe").probe_at(length));
         let ready_at = match behaviour.ready_after.unwrap_or(Delay::After(Duration::ZERO)) {
             Delay::Never => None,
             Delay::After(delay) => Some(delay.max(started_at)),

@@ -154,7 +154,9 @@ fn reference(
 fn of_volume(pod: &Pod, volume: &Tree, all: &mut Vec<Reference>) {
     let name = volume.str("name").unwrap_or_default();
     let place = Place::Volume(name.to_owned());
-    let items = |source: &Tree| source.list("items").iter().filter_map(|item| item.str("key")).map(str::to_owned).collect();
+    let items = |source: &Tree| {
+        source.list("items").iter().filter_map(|item| item.str("key")).map(str::to_owned).collect()
+    };
     let (map, secret) = (volume.at("configMap"), volume.at("secret"));
     all.extend(reference(Referent::ConfigMap, map, "name", items(map), &place));
     all.extend(reference(Referent::Secret, secret, "secretName", items(secret), &place));

@@ -259,8 +259,7 @@ mod tests {
     #[test]
     fn a_rule_is_read_from_a_file() {
         let rule = json!({"image": "i:*", "labels": {"a": "b"}, "does": {"exit-code": 3, "run-for": "2s"}});
-        let expected =
-            Rule::new(Behaviour::new().exit_code(3).run_for(std::time::Duration::from_secs(2)));
+        let expected = Rule::new(Behaviour::new().exit_code(3).run_for(std::time::Duration::from_secs(2)));
         assert_eq!(Rule::from_json(&rule), Ok(expected.image("i:*").label("a", "b")));
         let wrong = Rule::from_json(&json!({"images": "i"})).unwrap_err().to_string();
         assert_eq!(wrong, "a rule has no \"images\", only image, labels, namespace, container and does");

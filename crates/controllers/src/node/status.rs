@@ -103,8 +103,11 @@ pub(crate) fn set_conditions(pod: &Pod, status: &mut Tree, readiness: Readiness,
     let sidecars = pod.list(INIT_CONTAINERS.0).iter().filter(|it| init_role(it) == Role::Sidecar);
     let sidecars = sidecars.map(|it| (it, find(status.list(INIT_CONTAINERS.1), name(it))));
     let mains = pod.list(CONTAINERS.0).iter().map(|it| (it, find(status.list(CONTAINERS.1), name(it))));
-    let unready: Vec<_> =
-        sidecars.chain(mains).filter(|(_, status)| !status.is_true("ready")).map(|(it, _)| name(it)).collect();
+    let unready: Vec<_> = sidecars
+        .chain(mains)
+        .filter(|(_, status)| !status.is_true("ready"))
+        .map(|(it, _)| name(it))
+        .collect();
     let containers = readiness.initialized && unready.is_empty() && !finished;
     let not_ready = match finished {
         true => completed.clone(),
@@ -116,7 +119,10 @@ pub(crate) fn set_conditions(pod: &Pod, status: &mut Tree, readiness: Readiness,
             let inits = pod.list(INIT_CONTAINERS.0).iter().map(name);
             let open = inits.filter(|name| !find(status.list(INIT_CONTAINERS.1), name).is_true("ready"));
             let names: Vec<_> = open.collect();
-            Some(("ContainersNotInitialized", format!("containers with incomplete status: [{}]", names.join(" "))))
+            Some((
+                "ContainersNotInitialized",
+                format!("containers with incomplete status: [{}]", names.join(" ")),
+            ))
         }
     };
     let ready = if containers { gate(pod) } else { Some(not_ready.clone()) };

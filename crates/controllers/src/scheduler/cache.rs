@@ -23,7 +23,10 @@ impl PodRequests {
     /// Sums up the requests of a pod.
     pub(crate) fn of(pod: &Pod) -> Self {
         let tree = resource_fields(pod);
-        Self { amounts: PodResources::of_pod(&tree, Part::Requests).total(), host_ports: pod::host_ports(pod) }
+        Self {
+            amounts: PodResources::of_pod(&tree, Part::Requests).total(),
+            host_ports: pod::host_ports(pod),
+        }
     }
 }
 

@@ -14,7 +14,9 @@ fn pod(name: &str, words: &[(&str, &str)], spec: Value) -> Pod {
     full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     let words: serde_json::Map<_, _> =
         words.iter().map(|(word, value)| (format!("node.evenkeel.dev/{word}"), json!(value))).collect();
-    object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": words}, "spec": full}))
+    object(
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": words}, "spec": full}),
+    )
 }
 
 /// Returns the state of the first container, in words.
@@ -30,16 +32,16 @@ async fn state(cluster: &Cluster, name: &str) -> kube::Result<String> {
 async fn events(cluster: &Cluster, name: &str) -> kube::Result<Vec<String>> {
     let events = cluster.list::<Event>().await?;
     let about = events.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
-    let text = |event: Event| {
-        format!("{} {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())
-    };
+    let text =
+        |event: Event| format!("{} {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default());
     Ok(about.map(text).collect())
 }
 
 #[test]
 fn a_pod_waits_for_what_its_environment_refers_to() {
     with_nodes(1, |cluster| async move {
-        let env = json!([{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "color"}}}]);
+        let env =
+            json!([{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "color"}}}]);
         let optional = json!([{"secretRef": {"name": "none", "optional": true}}]);
         let spec = json!({"containers": [{"name": "c", "image": "i", "env": env, "envFrom": optional}]});
         cluster.apply(pod("a", &[], spec)).await?;
@@ -112,9 +114,12 @@ fn a_crash_loop_settles_and_a_month_of_it_costs_little() {
         assert_eq!(state(&cluster, "a").await?, "Running waiting CrashLoopBackOff 1");
         cluster.mark();
         cluster.advance(Duration::from_secs(3600 * 6)).await;
-        let writes = cluster.writes().into_iter().filter(|write| format!("{write:?}").contains("pods")).count();
+        let writes =
+            cluster.writes().into_iter().filter(|write| format!("{write:?}").contains("pods")).count();
         assert!(writes < 120, "{writes} writes of pods");
-        cluster.patch::<Pod>("a", json!({"metadata": {"annotations": {"node.evenkeel.dev/behaviour": null}}})).await?;
+        cluster
+            .patch::<Pod>("a", json!({"metadata": {"annotations": {"node.evenkeel.dev/behaviour": null}}}))
+            .await?;
         cluster.advance(Duration::from_secs(301)).await;
         cluster.settled().await;
         assert!(is_ready(&cluster.get::<Pod>("a").await?));
@@ -170,7 +175,9 @@ fn a_rule_counts_for_running_containers_too() {
 #[test]
 fn a_container_prints_its_lines() {
     with_nodes(1, |cluster| async move {
-        cluster.apply(pod("a", &[("log", "one\n@2s two"), ("exit-code", "1"), ("run-for", "3s")], json!({}))).await?;
+        cluster
+            .apply(pod("a", &[("log", "one\n@2s two"), ("exit-code", "1"), ("run-for", "3s")], json!({})))
+            .await?;
         cluster.settled().await;
         let pod: evenkeel_tree::Tree = serde_json::to_value(cluster.get::<Pod>("a").await?)?.into();
         let lines = cluster.pod_logs().lines(&pod, "c", true, cluster.env().now());

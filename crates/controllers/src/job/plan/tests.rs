@@ -178,7 +178,8 @@ impl World {
 }
 
 fn indexed(completions: i32, more: Value) -> World {
-    let mut spec = json!({"completionMode": "Indexed", "completions": completions, "parallelism": completions});
+    let mut spec =
+        json!({"completionMode": "Indexed", "completions": completions, "parallelism": completions});
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let mut world = World::new(spec);
     world.run();
@@ -191,7 +192,8 @@ fn the_failure_policy_decides_what_a_failure_means() {
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         {"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}},
     ]);
-    let spec = json!({"backoffLimit": 0, "podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": rules}});
+    let spec =
+        json!({"backoffLimit": 0, "podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": rules}});
     let mut world = World::new(spec);
     world.run();
     world.pods[0].set("status/conditions", json!([{"type": "DisruptionTarget", "status": "True"}]));
@@ -214,7 +216,10 @@ fn failures_are_counted_by_index() {
     world.exit(1, 0);
     assert_eq!(world.last().1, "FailedIndexes");
     let status = world.status();
-    assert_eq!((&status["failed"], &status["succeeded"], &status["completedIndexes"]), (&json!(2), &json!(1), &json!("1")));
+    assert_eq!(
+        (&status["failed"], &status["succeeded"], &status["completedIndexes"]),
+        (&json!(2), &json!(1), &json!("1"))
+    );
 }
 
 #[test]

@@ -7,7 +7,8 @@ fn host() -> Host {
 }
 
 fn pod(spec: Value, annotations: &[(&str, &str)]) -> Pod {
-    let mut full = json!({"nodeName": "n", "restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1"}]});
+    let mut full =
+        json!({"nodeName": "n", "restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1"}]});
     full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     let annotations: serde_json::Map<_, _> =
         annotations.iter().map(|(word, value)| (format!("node.evenkeel.dev/{word}"), json!(value))).collect();
@@ -123,7 +124,8 @@ fn a_pod_starts_and_becomes_ready_with_two_writes() {
     assert_eq!(world.passed, START);
     let status = world.pod.at("status").to_value();
     assert_eq!((&status["podIP"], &status["hostIP"]), (&json!("10.244.0.2"), &json!("10.0.0.1")));
-    let conditions: Vec<_> = status["conditions"].as_array().unwrap().iter().map(|it| it["status"].clone()).collect();
+    let conditions: Vec<_> =
+        status["conditions"].as_array().unwrap().iter().map(|it| it["status"].clone()).collect();
     assert_eq!(conditions, ["True"; 5]);
     let reasons: Vec<_> = world.notes.iter().filter_map(|note| note.split(' ').next()).collect();
     assert_eq!(reasons, ["Pulled", "Created", "Started"]);
@@ -150,7 +152,8 @@ fn an_init_container_that_fails_ends_the_pod_or_is_run_again() {
     again.settle();
     assert_eq!(again.container("status/initContainerStatuses"), "waiting CrashLoopBackOff 1");
     assert_eq!((again.phase(), again.main().as_str()), ("Pending", "waiting PodInitializing 0"));
-    again.pod.metadata.annotations = Some([("node.evenkeel.dev/exit-code.a".to_owned(), "0".to_owned())].into());
+    again.pod.metadata.annotations =
+        Some([("node.evenkeel.dev/exit-code.a".to_owned(), "0".to_owned())].into());
     again.restart();
     assert_eq!((again.phase(), again.main().as_str()), ("Running", "running  0"));
 }
@@ -197,7 +200,9 @@ fn restarts_back_off_and_do_not_hold_the_world_up() {
     let delays: Vec<_> = (0..6).map(|_| world.restart().unwrap().as_secs()).collect();
     assert_eq!(delays, [20, 40, 80, 160, 300, 300]);
     assert_eq!(world.main(), "waiting CrashLoopBackOff 7");
-    assert!(world.notes.iter().any(|note| note.starts_with("BackOff Back-off restarting failed container c")));
+    assert!(
+        world.notes.iter().any(|note| note.starts_with("BackOff Back-off restarting failed container c"))
+    );
 }
 
 /// A crash loop used to cost three writes every five minutes, for ever.
@@ -212,7 +217,8 @@ fn a_year_of_restarts_costs_little_and_is_counted() {
     let restarts = world.pod.i32("status/containerStatuses/0/restartCount").unwrap();
     assert!((90_000..200_000).contains(&restarts), "{restarts} restarts");
     // What changes in between counts at the end of the five minutes.
-    world.pod.metadata.annotations = Some([("node.evenkeel.dev/exit-code".to_owned(), "run".to_owned())].into());
+    world.pod.metadata.annotations =
+        Some([("node.evenkeel.dev/exit-code".to_owned(), "run".to_owned())].into());
     assert!(world.settle().unwrap() <= BACK_OFF_MAX_FOR_TESTS);
     world.restart();
     assert!(world.main().starts_with("running"), "{}", world.main());
@@ -244,7 +250,10 @@ fn an_image_that_cannot_be_pulled() {
 #[test]
 fn what_is_missing_keeps_a_pod_waiting() {
     let mut world = World::new(always(), &[]);
-    world.missing.volumes.push("MountVolume.SetUp failed for volume \"v\" : secret \"s\" not found".to_owned());
+    world
+        .missing
+        .volumes
+        .push("MountVolume.SetUp failed for volume \"v\" : secret \"s\" not found".to_owned());
     assert_eq!(world.settle(), None);
     assert_eq!((world.phase(), world.main().as_str()), ("Pending", "waiting ContainerCreating 0"));
     world.settle();
@@ -267,7 +276,8 @@ fn readiness_follows_the_words() {
     slow.settle();
     assert!(crate::pod::is_ready(&slow.pod));
     assert_eq!(slow.passed.as_secs(), 23);
-    slow.pod.metadata.annotations = Some([("node.evenkeel.dev/ready-after".to_owned(), "never".to_owned())].into());
+    slow.pod.metadata.annotations =
+        Some([("node.evenkeel.dev/ready-after".to_owned(), "never".to_owned())].into());
     slow.settle();
     assert!(!crate::pod::is_ready(&slow.pod), "a word counts for a running container, too");
     let mut stuck = World::new(always(), &[("behaviour", "never-start")]);
@@ -282,7 +292,9 @@ fn a_failing_liveness_probe_restarts_the_container() {
     world.settle();
     assert_eq!(world.main(), "waiting CrashLoopBackOff 1");
     assert_eq!(world.pod.i32("status/containerStatuses/0/lastState/terminated/exitCode"), Some(KILLED));
-    assert!(world.notes.iter().any(|note| note == "Killing Container c failed liveness probe, will be restarted"));
+    assert!(
+        world.notes.iter().any(|note| note == "Killing Container c failed liveness probe, will be restarted")
+    );
 }
 
 #[test]
@@ -327,7 +339,10 @@ fn a_resize_is_reported_and_restarts_where_it_must() {
         world.settle();
         let status = world.pod.at("status/containerStatuses/0");
         assert_eq!(status.str("resources/requests/cpu"), Some("2"));
-        assert_eq!((status.str("allocatedResources/cpu"), status.i32("restartCount")), (Some("2"), Some(restarts)));
+        assert_eq!(
+            (status.str("allocatedResources/cpu"), status.i32("restartCount")),
+            (Some("2"), Some(restarts))
+        );
     }
 }
 
@@ -352,7 +367,8 @@ fn a_pod_that_is_told_to_stop_goes_within_its_grace_period() {
         world.settle();
         let before = world.passed;
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        world.pod.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+        world.pod.metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
         world.pod.metadata.deletion_grace_period_seconds = Some(30);
         world.settle();
         assert_eq!(world.passed - before, expected, "{words:?}");

@@ -96,3 +96,9 @@ types folder:
 new:
     cargo build -p evenkeel-cli
     bash tests/new.sh
+
+# Install, upgrade, roll back and uninstall the chart of an example on `evenkeel up`; builds helm if it is missing.
+helm:
+    cargo build -p evenkeel-cli -p my-resource
+    bash .ci/helm target/helm
+    EVENKEEL_HELM="$PWD/target/helm/helm" bash tests/helm.sh

@@ -16,13 +16,17 @@
 //! | `--samples` | applies the samples too |
 //! | `--leader-elect` | works only while it holds a lease, so that only one of several replicas works |
 //! | `--health-probe-bind-address :8081` | serves `/healthz` and `/readyz` at this address |
-//! | `--metrics-bind-address :8080` | serves `/metrics` at this address |
+//! | `--metrics-bind-address :8443` | serves `/metrics` at this address, over TLS and only to those who may read it |
+//! | `--metrics-secure=false` | serves `/metrics` without TLS, to everybody |
 //! | `--webhook-bind-address :9443` | serves the webhooks at this address (feature `webhook-server`) |
 //! | `--webhook-cert-dir /certs` | reads the webhooks' certificate from `tls.crt` and `tls.key` there, instead of making it |
 //! | `--webhook-url https://192.0.2.1:9443` | tells the API server to call the webhooks there, for a process outside of the cluster |
 //! | `crd` | prints the custom resource definitions |
 //! | `manifests` | prints everything that a real cluster needs to run the operator, with the flags that are given |
+//! | `manifests --helm DIR` | writes a Helm chart whose defaults are these manifests |
+//! | `manifests --kustomize DIR` | writes a base for kustomize |
 
+mod chart;
 #[cfg(feature = "cluster")]
 mod embedded;
 mod install;
@@ -31,6 +35,7 @@ mod replica;
 mod webhooks;
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -94,6 +99,18 @@ struct Wanted {
     /// The image that the Deployment runs [default: the operator's name, at this version].
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
+    /// How many replicas the Deployment has [default: 1; 2 with --leader-elect].
+    #[arg(long, value_name = "NUMBER")]
+    replicas: Option<u32>,
+    /// Add a ServiceMonitor, alert rules and a dashboard for Grafana; the cluster needs the Prometheus operator.
+    #[arg(long)]
+    monitoring: bool,
+    /// Write a Helm chart into this folder instead of printing.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "kustomize")]
+    helm: Option<PathBuf>,
+    /// Write a base for kustomize into this folder instead of printing.
+    #[arg(long, value_name = "FOLDER")]
+    kustomize: Option<PathBuf>,
 }
 
 impl Operator {
@@ -158,9 +175,38 @@ impl Operator {
 
     /// The manifests with a Deployment, whose replicas get these flags.
     fn deployment(self, wanted: &Wanted, replica: &Replica) -> Result<Manifests, BoxError> {
-        let (name, version) = (self.name, self.version);
-        let image = wanted.image.clone().unwrap_or_else(|| format!("{name}:{version}"));
-        Ok(replica.deployed(self.manifests(&wanted.namespace)?, name).image(image))
+        let (name, image) = (self.name, self.image(wanted));
+        let manifests = replica.deployed(self.manifests(&wanted.namespace)?, name).image(image);
+        let manifests = if wanted.monitoring { manifests.monitoring() } else { manifests };
+        Ok(match wanted.replicas {
+            Some(replicas) => manifests.replicas(replicas),
+            None => manifests,
+        })
+    }
+
+    fn image(&self, wanted: &Wanted) -> String {
+        wanted.image.clone().unwrap_or_else(|| format!("{}:{}", self.name, self.version))
+    }
+
+    /// The files of the Helm chart or of the base for kustomize that is wanted, if one is.
+    fn files(self, wanted: &Wanted, replica: &Replica) -> anyhow::Result<(PathBuf, &'static str, chart::Files)> {
+        let (name, version, about, image) = (self.name, self.version, self.about, self.image(wanted));
+        let manifests = self.manifests(&wanted.namespace).map_err(anyhow::Error::from_boxed)?;
+        let source = chart::Source {
+            name,
+            version,
+            about,
+            image: &image,
+            replicas: wanted.replicas,
+            monitoring: wanted.monitoring,
+            replica,
+            manifests: &manifests,
+        };
+        match (&wanted.helm, &wanted.kustomize) {
+            (Some(folder), _) => Ok((folder.clone(), "Chart.yaml", chart::helm(&source)?)),
+            (None, Some(folder)) => Ok((folder.clone(), "kustomization.yaml", chart::kustomize(&source)?)),
+            (None, None) => anyhow::bail!("no folder is named"),
+        }
     }
 
     /// Reads the command line and does what it says, on a tokio runtime that this starts.
@@ -192,6 +238,7 @@ impl Operator {
     }
 
     async fn obey(self, arguments: Arguments) -> anyhow::Result<()> {
+        arguments.replica.check()?;
         match arguments.command {
             None if arguments.run.embedded => self.run_embedded(&arguments).await,
             None => self.run_elsewhere(&arguments).await,
@@ -199,6 +246,10 @@ impl Operator {
                 let documents: Result<Vec<String>, _> =
                     self.crds.iter().map(serde_saphyr::to_string).collect();
                 print(&documents?.join("---\n"))
+            }
+            Some(Command::Manifests(wanted)) if wanted.helm.is_some() || wanted.kustomize.is_some() => {
+                let (folder, sign, files) = self.files(&wanted, &arguments.replica)?;
+                chart::write(&folder, &files, sign)
             }
             Some(Command::Manifests(wanted)) => {
                 let manifests = self.deployment(&wanted, &arguments.replica);

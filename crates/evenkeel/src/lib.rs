@@ -34,6 +34,7 @@
 //! | `metrics` | yes | metrics for Prometheus, and the endpoint `/metrics` with the feature `health` |
 //! | `webhooks` | yes | admission and conversion webhooks, as a service |
 //! | `webhook-server` | no | the server of the webhooks, with TLS and certificates of its own |
+//! | `secured-server` | no | metrics over TLS, for those whom the API server allows to read them; `cli` enables it |
 //! | `ring`, `aws-lc-rs` | `ring` | TLS to the API server, by rustls with this provider of cryptography |
 //! | `otel` | no | traces of reconciles, sent to an OpenTelemetry collector |
 //! | `cli` | no | the command line of an operator, for its `main` |
@@ -72,6 +73,10 @@ pub use evenkeel_runtime::{Conversion, Webhook, Webhooks, webhook};
 #[cfg(feature = "webhook-server")]
 #[doc(inline)]
 pub use evenkeel_runtime::WebhookServer;
+
+#[cfg(feature = "secured-server")]
+#[doc(inline)]
+pub use evenkeel_runtime::SecuredServer;
 
 #[cfg(feature = "otel")]
 #[doc(inline)]

@@ -45,7 +45,7 @@ pub mod kinds;
 pub mod kubeconfig;
 #[cfg(feature = "leader-election")]
 pub mod leader;
-#[cfg(any(feature = "health", feature = "webhook-server"))]
+#[cfg(any(feature = "health", feature = "tls-server"))]
 mod listen;
 pub mod manager;
 pub mod manifests;
@@ -73,6 +73,8 @@ pub mod source;
 mod tasks;
 #[cfg(feature = "otel")]
 pub mod telemetry;
+#[cfg(feature = "tls-server")]
+mod tls;
 pub mod trigger;
 #[cfg(feature = "webhooks")]
 mod wake;
@@ -114,6 +116,8 @@ pub use queue::{Backoff, Queue};
 pub use recorder::{EventType, Recorder};
 pub use request::Request;
 pub use rollout::Rollout;
+#[cfg(feature = "secured-server")]
+pub use serve::SecuredServer;
 pub use source::Source;
 pub use trigger::Trigger;
 #[cfg(feature = "webhook-server")]

@@ -317,6 +317,10 @@ impl Manager {
         if let Some(port) = self.serving.port() {
             manifests = manifests.port(port);
         }
+        #[cfg(feature = "secured-server")]
+        if let Some(port) = self.serving.secured_port() {
+            return manifests.secured_metrics_port(port);
+        }
         match self.serving.metrics_port() {
             Some(port) => manifests.metrics_port(port),
             None => manifests,

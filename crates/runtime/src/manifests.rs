@@ -1,5 +1,6 @@
 //! The manifests that a real cluster needs to run an operator: CRDs, a ServiceAccount, the least RBAC rules, a
-//! Deployment; with webhooks, a Service, a Secret and the configurations.
+//! Deployment with a NetworkPolicy and, for several replicas, a PodDisruptionBudget; with webhooks, a Service, a Secret and
+//! the configurations; with metrics, a Service, and what watches them.
 //!
 //! The rules for reads follow from what the controllers declare to watch. The rules for writes follow from the requests
 //! that the tests recorded ([`Verbs`]); without a record, primary and owned kinds get the usual verbs. With the test
@@ -25,7 +26,10 @@
 //!
 //! A new operator starts without `verbs.txt`: its tests run under the usual rules, and write the file.
 
+mod dashboard;
+mod monitoring;
 mod rules;
+mod serving;
 mod verbs;
 #[cfg(feature = "webhooks")]
 mod webhooks;
@@ -83,6 +87,14 @@ pub struct Manifests {
     port: Option<u16>,
     /// The port of metrics, if they have one of their own.
     metrics_port: Option<u16>,
+    /// Whether metrics are served over TLS, to those who may read them.
+    metrics_secured: bool,
+    /// Whether metrics are not served at all, not even with the probes.
+    metrics_off: bool,
+    /// Where the certificate of the metrics that somebody else makes is mounted.
+    metrics_folder: Option<String>,
+    /// Whether a monitor, alerts and a dashboard are wanted.
+    monitored: bool,
     crds: Vec<Value>,
     declared: Vec<Declaration>,
     /// The namespace and name of the lease, if there is a leader election.
@@ -103,6 +115,10 @@ impl Manifests {
             replicas: 1,
             port: None,
             metrics_port: None,
+            metrics_secured: false,
+            metrics_off: false,
+            metrics_folder: None,
+            monitored: false,
             crds: Vec::new(),
             declared: Vec::new(),
             lease: None,
@@ -135,23 +151,15 @@ impl Manifests {
         self
     }
 
+    /// Sets the number of replicas; one by default, and two with a leader election.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
     /// Adds arguments of the Deployment's container.
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
-        self
-    }
-
-    /// Sets the port of the Deployment's probes `/healthz` and `/readyz`: see
-    /// [`Manager::serve`](crate::Manager::serve).
-    pub fn port(mut self, port: u16) -> Self {
-        self.port = Some(port);
-        self
-    }
-
-    /// Sets the port with the name `metrics` in the Deployment: see
-    /// [`Manager::serve_metrics`](crate::Manager::serve_metrics).
-    pub fn metrics_port(mut self, port: u16) -> Self {
-        self.metrics_port = Some(port);
         self
     }
 
@@ -164,6 +172,17 @@ impl Manifests {
     /// Allows the writes among these recorded requests, and no other writes.
     pub fn verbs(mut self, verbs: Verbs) -> Self {
         self.recorded.get_or_insert_default().extend(verbs);
+        self
+    }
+
+    /// Moves the operator to another namespace, with its lease if that was in the same one.
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        if let Some((lease_namespace, _)) = &mut self.lease
+            && *lease_namespace == self.namespace
+        {
+            *lease_namespace = namespace.into();
+        }
+        self.namespace = namespace.into();
         self
     }
 
@@ -192,19 +211,35 @@ impl Manifests {
         }
         let metadata = json!({ "name": self.name, "namespace": self.namespace });
         objects.push(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata }));
-        for (namespace, rules) in self.rules() {
-            objects.extend(self.role(namespace.as_deref(), &rules));
+        for (suffix, rules) in self.rules() {
+            for (namespace, rules) in rules {
+                objects.extend(self.role(suffix, namespace.as_deref(), &rules));
+            }
         }
+        objects.extend(self.metrics_roles());
         objects.extend(self.webhook_objects());
-        objects.extend(self.image.as_ref().map(|image| self.deployment(image)));
+        objects.extend(self.metrics_service());
+        if let Some(image) = &self.image {
+            objects.push(self.deployment(image));
+            objects.extend(self.disruption_budget());
+            objects.push(self.network_policy());
+        }
+        objects.extend(self.monitoring_objects());
         objects.extend(self.webhook_configurations());
         objects
     }
 
-    fn role(&self, namespace: Option<&str>, rules: &[Rule]) -> [Value; 2] {
+    /// The labels of the operator's pods and of the objects around them.
+    fn labels(&self) -> Value {
+        json!({ "app.kubernetes.io/name": self.name })
+    }
+
+    /// A role with the operator's name and this suffix, and its binding to the operator's account.
+    fn role(&self, suffix: &str, namespace: Option<&str>, rules: &[Rule]) -> [Value; 2] {
         let kind = if namespace.is_some() { "Role" } else { "ClusterRole" };
         let group = "rbac.authorization.k8s.io";
-        let mut metadata = json!({ "name": self.name });
+        let name = format!("{}{suffix}", self.name);
+        let mut metadata = json!({ "name": name });
         if let Some(namespace) = namespace {
             metadata["namespace"] = namespace.into();
         }
@@ -215,14 +250,14 @@ impl Manifests {
             "apiVersion": format!("{group}/v1"),
             "kind": format!("{kind}Binding"),
             "metadata": metadata,
-            "roleRef": { "apiGroup": group, "kind": kind, "name": self.name },
+            "roleRef": { "apiGroup": group, "kind": kind, "name": name },
             "subjects": [{ "kind": "ServiceAccount", "name": self.name, "namespace": self.namespace }],
         });
         [role, binding]
     }
 
     fn deployment(&self, image: &str) -> Value {
-        let labels = json!({ "app.kubernetes.io/name": self.name });
+        let labels = self.labels();
         let mut container = json!({
             "name": "operator",
             "image": image,
@@ -235,26 +270,14 @@ impl Manifests {
         if !self.args.is_empty() {
             container["args"] = json!(self.args);
         }
-        let probed = if self.metrics_port.is_some() { "probes" } else { "http" };
-        let ports = [(probed, self.port), ("metrics", self.metrics_port)];
-        let ports: Vec<_> = ports
-            .iter()
-            .filter_map(|(name, port)| Some(json!({ "name": name, "containerPort": (*port)? })))
-            .collect();
-        if !ports.is_empty() {
-            container["ports"] = json!(ports);
-        }
-        if let Some(port) = self.port {
-            let probe = |path: &str| json!({ "httpGet": { "path": path, "port": port } });
-            container["livenessProbe"] = probe("/healthz");
-            container["readinessProbe"] = probe("/readyz");
-        }
+        self.deploy_endpoints(&mut container);
         let mut pod = json!({
             "serviceAccountName": self.name,
             "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
             "containers": [container],
         });
         self.deploy_webhooks(&mut pod);
+        self.deploy_metrics_certificate(&mut pod);
         json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -269,6 +292,17 @@ impl Manifests {
             },
         })
     }
+}
+
+/// Mounts a Secret in the first container of a pod.
+fn mount_secret(pod: &mut Value, volume: &str, secret: String, path: &str) {
+    let push = |list: &mut Value, item: Value| match list.as_array_mut() {
+        Some(items) => items.push(item),
+        None => *list = json!([item]),
+    };
+    let mount = json!({ "name": volume, "mountPath": path, "readOnly": true });
+    push(&mut pod["containers"][0]["volumeMounts"], mount);
+    push(&mut pod["volumes"], json!({ "name": volume, "secret": { "secretName": secret } }));
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! | `rest_client_requests_total`, `rest_client_request_duration_seconds` | client-go's, by `code`, `method` or `verb`, `host` |
 //! | `evenkeel_cache_objects`, `evenkeel_cache_bytes`, `evenkeel_watch_restarts_total` | ours, by `source` |
 //! | `evenkeel_event_to_reconcile_seconds` | ours: from a watch event to the start of its reconcile |
+//! | `evenkeel_certificate_expiry_timestamp_seconds` | ours: when the certificate of a `server` ends, in seconds since 1970 |
 //! | `evenkeel_stale_read_waits_total`, `evenkeel_stale_reads_total` | ours: reconciles that waited until the caches showed their own last writes, and those that waited in vain and read from the server |
 //!
 //! Counters are kept where things happen and read when the metrics are encoded: a reconcile costs a few atomic additions.
@@ -69,9 +70,14 @@ struct Inner {
     requests: Arc<Requests>,
     #[cfg(feature = "webhooks")]
     webhooks: webhooks::Webhooks,
+    /// The servers with a certificate, and when it ends.
+    certificates: Mutex<Vec<(&'static str, CertificateEnd)>>,
     /// The metrics that the operator registered.
     own: Mutex<Registry>,
 }
+
+/// Tells when the certificate of a server ends, in seconds since 1970. `None` if there is no certificate yet.
+type CertificateEnd = Box<dyn Fn() -> Option<i64> + Send + Sync>;
 
 impl Metrics {
     pub(crate) fn new() -> Self {
@@ -82,6 +88,7 @@ impl Metrics {
             requests: Arc::default(),
             #[cfg(feature = "webhooks")]
             webhooks: webhooks::Webhooks::default(),
+            certificates: Mutex::default(),
             own: Mutex::new(Registry::default()),
         };
         Self { inner: Arc::new(inner) }
@@ -116,6 +123,16 @@ impl Metrics {
     #[cfg(feature = "leader-election")]
     pub(crate) fn leader(&self, lease: &str, leads: bool) {
         *self.inner.leader.lock() = Some((lease.to_owned(), leads));
+    }
+
+    /// Shows when the certificate of this server ends.
+    #[cfg(feature = "tls-server")]
+    pub(crate) fn certificate(
+        &self,
+        server: &'static str,
+        end: impl Fn() -> Option<i64> + Send + Sync + 'static,
+    ) {
+        self.inner.certificates.lock().push((server, Box::new(end)));
     }
 
     /// Counts a request to the webhook at this path until the returned value is dropped.
@@ -278,6 +295,13 @@ impl Collector for Metrics {
             let labels = [("name", lease.as_str())];
             let rows = [(labels, f64::from(u8::from(*leads)))];
             gauge(&mut encoder, "leader_election_master_status", "Whether this process leads", rows)?;
+        }
+        let certificates = self.inner.certificates.lock();
+        if !certificates.is_empty() {
+            let ends = certificates.iter().filter_map(|(server, end)| Some((*server, end()?)));
+            let rows = ends.map(|(server, end)| ([("server", server)], end as f64));
+            let name = "evenkeel_certificate_expiry_timestamp_seconds";
+            gauge(&mut encoder, name, "When the certificate of a server ends", rows)?;
         }
         Ok(())
     }

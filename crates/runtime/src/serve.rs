@@ -1,5 +1,10 @@
 //! The manager's own HTTP endpoints: health, readiness and metrics.
 
+#[cfg(feature = "secured-server")]
+mod access;
+#[cfg(feature = "secured-server")]
+mod secured;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -14,6 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::listen::{Listen, next_connection};
 use crate::metrics::Metrics;
+#[cfg(feature = "secured-server")]
+pub use secured::SecuredServer;
+#[cfg(feature = "secured-server")]
+pub(crate) use secured::{Router, Secured};
 
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
@@ -104,7 +113,7 @@ impl Endpoints {
             let endpoints = self.clone();
             let service = service_fn(move |request: Request<Incoming>| {
                 let response = endpoints.answer(request.uri().path());
-                async move { Ok::<_, Infallible>(response) }
+                async move { Ok::<_, Infallible>(response.map(Full::new)) }
             });
             let connection =
                 hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
@@ -120,7 +129,7 @@ impl Endpoints {
         }
     }
 
-    pub(crate) fn answer(&self, path: &str) -> Response<Full<Bytes>> {
+    pub(crate) fn answer(&self, path: &str) -> Response<Bytes> {
         let (page, check) = match path.get(1..).and_then(|path| path.split_once('/')) {
             Some((page, check)) => (&path[..=page.len()], Some(check)),
             None => (path, None),
@@ -136,33 +145,43 @@ impl Endpoints {
             }
             _ => with_kind(no_page()),
         };
-        let mut response = Response::new(Full::new(Bytes::from(text)));
-        *response.status_mut() = code;
-        let kind = http::HeaderValue::from_static(kind);
-        response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
-        response
+        response(code, kind, text)
     }
 }
+
+/// The type of a page that people read.
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 fn no_page() -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, "404 page not found\n".into())
 }
 
 fn with_kind((code, text): (StatusCode, String)) -> (StatusCode, &'static str, String) {
-    (code, "text/plain; charset=utf-8", text)
+    (code, PLAIN_TEXT, text)
+}
+
+/// An answer in plain text.
+#[cfg(feature = "secured-server")]
+fn text(code: StatusCode, text: &str) -> Response<Bytes> {
+    response(code, PLAIN_TEXT, text.to_owned())
+}
+
+fn response(code: StatusCode, kind: &'static str, text: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(text));
+    *response.status_mut() = code;
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
+    response
 }
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt;
-
     use super::*;
 
     /// Requests a page. Returns its code, content type and text.
     async fn page(endpoints: &Endpoints, path: &str) -> (u16, String, String) {
         let (head, body) = endpoints.answer(path).into_parts();
         let kind = head.headers[http::header::CONTENT_TYPE].to_str().unwrap().to_owned();
-        let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+        let text = String::from_utf8(body.to_vec()).unwrap();
         (head.status.as_u16(), kind, text)
     }
 

@@ -61,8 +61,6 @@ mod server;
 mod service;
 #[cfg(feature = "webhook-server")]
 mod serving;
-#[cfg(feature = "webhook-server")]
-mod tls;
 mod verdict;
 
 pub use admission::Admission;

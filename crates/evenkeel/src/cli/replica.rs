@@ -1,22 +1,25 @@
 //! The flags of a replica: leader election, probes and metrics.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
-use clap::Args;
+use anyhow::bail;
+use clap::{ArgAction, Args};
 
-use crate::{Env, LeaderElection, Manager, Manifests};
+use crate::{Env, LeaderElection, Manager, Manifests, SecuredServer};
 
 /// Where a deployed operator serves probes: the port in kubebuilder's scaffolds.
 const DEPLOYED_PROBES: SocketAddr = everywhere(8081);
-/// Where a deployed operator serves metrics: the port for metrics without TLS in kubebuilder's scaffolds.
-const DEPLOYED_METRICS: SocketAddr = everywhere(8080);
+/// Where a deployed operator serves metrics: the ports in kubebuilder's scaffolds, with TLS and without.
+const DEPLOYED_SECURED_METRICS: SocketAddr = everywhere(8443);
+const DEPLOYED_PLAIN_METRICS: SocketAddr = everywhere(8080);
 
 const fn everywhere(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
 }
 
 /// The flags of a replica, which running and printing manifests have in common.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct Replica {
     /// Reconcile only while holding a lease, so that only one of several replicas works.
     #[arg(long, global = true)]
@@ -31,9 +34,18 @@ pub(super) struct Replica {
     /// nowhere; in manifests `:8081`].
     #[arg(long, global = true, value_name = "ADDRESS", value_parser = bind)]
     health_probe_bind_address: Option<Bind>,
-    /// Where /metrics is served, which may be the same place; `0` for nowhere [default: nowhere; in manifests `:8080`].
+    /// Where /metrics is served; `0` for nowhere [default: nowhere; in manifests `:8443`, or `:8080` without TLS].
     #[arg(long, global = true, value_name = "ADDRESS", value_parser = bind)]
     metrics_bind_address: Option<Bind>,
+    /// Serve /metrics over TLS, and only to those whom the API server allows to `get` that path. With
+    /// `--metrics-secure=false` everybody who reaches the port can read it, which may then be that of the probes.
+    #[arg(long, global = true, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true", default_value = "true")]
+    metrics_secure: bool,
+    /// A folder with the files tls.crt and tls.key for the metrics, as cert-manager's Secrets are mounted [default: the
+    /// operator makes a certificate, which clients cannot verify].
+    #[arg(long, global = true, value_name = "FOLDER")]
+    metrics_cert_dir: Option<PathBuf>,
     #[cfg(feature = "webhook-server")]
     #[command(flatten)]
     pub(super) webhooks: super::webhooks::Flags,
@@ -55,7 +67,84 @@ impl Bind {
     }
 }
 
+/// What a deployed replica serves, and where.
+#[derive(Clone, Debug)]
+pub(super) struct Serves {
+    pub(super) probes: Bind,
+    pub(super) metrics: Bind,
+    /// Whether metrics are served over TLS.
+    pub(super) secured: bool,
+    /// The folder of the metrics' certificate, if somebody else makes it.
+    pub(super) metrics_certificates: Option<String>,
+}
+
 impl Replica {
+    /// Refuses flags that contradict each other.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let same = self.metrics_bind_address.filter(|bind| Some(*bind) == self.health_probe_bind_address);
+        let shared = same.and_then(Bind::address).filter(|address| address.port() != 0);
+        if let Some(address) = shared
+            && self.metrics_secure
+        {
+            bail!(
+                "probes and metrics cannot share {address}: probes are plain HTTP, metrics are served over TLS (hint: give \
+                 them two ports, or everybody the metrics by --metrics-secure=false)"
+            );
+        }
+        if self.metrics_cert_dir.is_some() && !self.metrics_secure {
+            bail!("--metrics-cert-dir needs metrics over TLS (hint: leave out --metrics-secure=false)");
+        }
+        Ok(())
+    }
+
+    /// What a replica serves in a cluster, by these flags or else by default.
+    pub(super) fn serves(&self) -> anyhow::Result<Serves> {
+        self.check()?;
+        Ok(self.serves_unchecked())
+    }
+
+    fn serves_unchecked(&self) -> Serves {
+        let usual = if self.metrics_secure { DEPLOYED_SECURED_METRICS } else { DEPLOYED_PLAIN_METRICS };
+        Serves {
+            probes: self.health_probe_bind_address.unwrap_or(Bind::At(DEPLOYED_PROBES)),
+            metrics: self.metrics_bind_address.unwrap_or(Bind::At(usual)),
+            secured: self.metrics_secure,
+            metrics_certificates: self.metrics_cert_dir.as_ref().map(|folder| folder.display().to_string()),
+        }
+    }
+
+    /// The name and namespace of the lease as the flags have them, empty by default; `None` without an election.
+    pub(super) fn lease_flags(&self) -> Option<(String, String)> {
+        let given = |flag: &Option<String>| flag.clone().unwrap_or_default();
+        self.leader_elect
+            .then(|| (given(&self.leader_elect_resource_name), given(&self.leader_elect_resource_namespace)))
+    }
+
+    /// Elects a leader by a lease with this name and namespace, or none.
+    pub(super) fn lease(&mut self, lease: Option<(&str, &str)>) {
+        self.leader_elect = lease.is_some();
+        self.leader_elect_resource_name = lease.map(|(name, _)| name.to_owned());
+        self.leader_elect_resource_namespace = lease.map(|(_, namespace)| namespace.to_owned());
+    }
+
+    /// Serves metrics or not, over TLS or not. The place stays.
+    pub(super) fn metrics(&mut self, served: bool, secured: bool) {
+        match (served, self.metrics_bind_address) {
+            (false, _) => self.metrics_bind_address = Some(Bind::Nowhere),
+            (true, Some(Bind::Nowhere)) => self.metrics_bind_address = None,
+            (true, _) => {}
+        }
+        self.metrics_secure = secured;
+    }
+
+    /// The address of the webhooks and the folder of their certificates, as the flags have them.
+    pub(super) fn webhook_flags(&self) -> (Option<Bind>, Option<String>) {
+        #[cfg(feature = "webhook-server")]
+        return self.webhooks.given();
+        #[cfg(not(feature = "webhook-server"))]
+        (None, None)
+    }
+
     /// Sets these flags on a manager that runs in this namespace. Without a flag, the setting of the operator's code stays.
     pub(super) fn applied(&self, manager: Manager, operator: &str, namespace: &str) -> Manager {
         let manager = match self.leader_elect {
@@ -67,20 +156,29 @@ impl Replica {
         let probes = self.health_probe_bind_address.and_then(Bind::address);
         let metrics = self.metrics_bind_address.and_then(Bind::address);
         let manager = match probes {
-            Some(address) => manager.serve(address),
+            Some(address) if metrics == probes => manager.serve(address),
+            Some(address) => manager.serve_probes(address),
             None => manager,
         };
         // Port 0 lets the system choose: two such addresses are two ports.
         match metrics.filter(|address| Some(*address) != probes || address.port() == 0) {
+            Some(address) if self.metrics_secure => manager.serve_secured(self.secured_server(address)),
             Some(address) => manager.serve_metrics(address),
             None => manager,
         }
     }
 
+    fn secured_server(&self, address: SocketAddr) -> SecuredServer {
+        let server = SecuredServer::new(address);
+        match &self.metrics_cert_dir {
+            Some(folder) => server.certificates_in_folder(folder),
+            None => server,
+        }
+    }
+
     /// Adds what these flags need to the manifests: the rules of the lease, the arguments and the probes.
     pub(super) fn deployed(&self, manifests: Manifests, operator: &str) -> Manifests {
-        let probes = self.health_probe_bind_address.unwrap_or(Bind::At(DEPLOYED_PROBES));
-        let metrics = self.metrics_bind_address.unwrap_or(Bind::At(DEPLOYED_METRICS));
+        let serves = self.serves_unchecked();
         let mut manifests = match self.leader_elect {
             true => {
                 let election = self.election(operator, manifests.namespace());
@@ -88,17 +186,24 @@ impl Replica {
             }
             false => manifests,
         };
-        if let Bind::At(address) = probes {
+        if let Bind::At(address) = serves.probes {
             manifests = manifests.port(address.port());
         }
-        if let Bind::At(address) = metrics
-            && metrics != probes
-        {
-            manifests = manifests.metrics_port(address.port());
+        if let Bind::At(address) = serves.metrics {
+            manifests = match serves.secured {
+                true => manifests.secured_metrics_port(address.port()),
+                false if serves.metrics != serves.probes => manifests.metrics_port(address.port()),
+                false => manifests,
+            };
+            if let Some(folder) = &serves.metrics_certificates {
+                manifests = manifests.metrics_certificates_in_folder(folder);
+            }
+        } else {
+            manifests = manifests.without_metrics();
         }
         #[cfg(feature = "webhook-server")]
         let manifests = self.webhooks.deployed(manifests);
-        manifests.args(self.arguments(probes, metrics))
+        manifests.args(self.arguments(&serves))
     }
 
     fn election(&self, operator: &str, namespace: &str) -> LeaderElection {
@@ -107,11 +212,17 @@ impl Replica {
     }
 
     /// These flags as arguments of the Deployment's container.
-    fn arguments(&self, probes: Bind, metrics: Bind) -> Vec<String> {
+    fn arguments(&self, serves: &Serves) -> Vec<String> {
         let mut arguments = vec![
-            format!("--health-probe-bind-address={}", spelled(probes)),
-            format!("--metrics-bind-address={}", spelled(metrics)),
+            format!("--health-probe-bind-address={}", spelled(serves.probes)),
+            format!("--metrics-bind-address={}", spelled(serves.metrics)),
         ];
+        match (serves.metrics, &serves.metrics_certificates) {
+            (Bind::Nowhere, _) => {}
+            (_, _) if !serves.secured => arguments.push("--metrics-secure=false".into()),
+            (_, Some(folder)) => arguments.push(format!("--metrics-cert-dir={folder}")),
+            (_, None) => {}
+        }
         if self.leader_elect {
             arguments.push("--leader-elect".into());
         }

@@ -36,12 +36,12 @@ async fn a_deployment_is_probed_where_its_arguments_have_it_serve() {
     assert_eq!(deployment["spec"]["replicas"], 1);
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], "mirror:1.2");
-    let everything = ["--health-probe-bind-address=:8081", "--metrics-bind-address=:8080"];
+    let everything = ["--health-probe-bind-address=:8081", "--metrics-bind-address=:8443"];
     assert_eq!(container["args"], serde_json::json!(everything));
     assert_eq!(
         container["ports"],
         serde_json::json!([
-            {"name": "probes", "containerPort": 8081}, {"name": "metrics", "containerPort": 8080},
+            {"name": "probes", "containerPort": 8081}, {"name": "metrics", "containerPort": 8443},
         ])
     );
     assert_eq!(container["livenessProbe"]["httpGet"]["port"], 8081);
@@ -50,11 +50,12 @@ async fn a_deployment_is_probed_where_its_arguments_have_it_serve() {
     assert_eq!(of_kind(&objects, "Role"), &Value::Null, "nobody is elected");
 
     let objects = deployed(
-        "--health-probe-bind-address [::]:9090 --metrics-bind-address [::]:9090 --image mirror:edge",
+        "--health-probe-bind-address [::]:9090 --metrics-bind-address [::]:9090 --metrics-secure=false --image mirror:edge",
     );
     let container = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["readinessProbe"]["httpGet"]["port"], 9090);
-    let everything = ["--health-probe-bind-address=[::]:9090", "--metrics-bind-address=[::]:9090"];
+    let everything =
+        ["--health-probe-bind-address=[::]:9090", "--metrics-bind-address=[::]:9090", "--metrics-secure=false"];
     assert_eq!(container["args"], serde_json::json!(everything));
     assert_eq!(container["ports"], serde_json::json!([{"name": "http", "containerPort": 9090}]));
     assert_eq!(container["image"], "mirror:edge");
@@ -88,6 +89,32 @@ async fn an_elected_one_has_two_replicas_and_the_rules_of_its_lease() {
     let arguments = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"];
     assert_eq!(arguments[3], "--leader-elect-resource-name=m");
     assert_eq!(arguments[4], "--leader-elect-resource-namespace=locks");
+}
+
+/// Metrics are plain only when asked for, and then at the usual port for that.
+#[tokio::test]
+async fn metrics_are_plain_when_asked_for() {
+    let objects = deployed("--metrics-secure=false");
+    let container = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["args"][1], "--metrics-bind-address=:8080");
+    assert_eq!(container["args"][2], "--metrics-secure=false");
+    assert!(objects.iter().all(|object| object["metadata"]["name"] != "mirror-metrics-auth"));
+    let objects = deployed("--metrics-cert-dir /certs");
+    let pod = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["args"][2], "--metrics-cert-dir=/certs");
+    assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/certs");
+    assert_eq!(pod["volumes"][0]["secret"]["secretName"], "mirror-metrics-cert");
+}
+
+#[test]
+fn flags_that_contradict_each_other_are_refused() {
+    let refused = |line: &str| arguments(line).replica.check().unwrap_err().to_string();
+    let same = "--health-probe-bind-address :9090 --metrics-bind-address :9090";
+    assert!(refused(same).contains("--metrics-secure=false"));
+    assert!(refused("--metrics-secure=false --metrics-cert-dir /x").contains("--metrics-cert-dir"));
+    for line in [&format!("{same} --metrics-secure=false"), "--metrics-secure", "--metrics-secure=true", ""] {
+        assert!(arguments(line).replica.check().is_ok(), "{line}");
+    }
 }
 
 #[test]

@@ -24,6 +24,20 @@ pub(super) struct Flags {
 }
 
 impl Flags {
+    /// The address and the folder of the certificates, as the flags have them.
+    pub(super) fn given(&self) -> (Option<Bind>, Option<String>) {
+        let folder = self.webhook_cert_dir.as_ref().map(|folder| folder.display().to_string());
+        (self.webhook_bind_address, folder)
+    }
+
+    /// Lets somebody else make the certificates, or the operator.
+    pub(super) fn certified_elsewhere(&mut self, elsewhere: bool) {
+        match elsewhere {
+            true => drop(self.webhook_cert_dir.get_or_insert_with(PathBuf::new)),
+            false => self.webhook_cert_dir = None,
+        }
+    }
+
     pub(super) fn has_url(&self) -> bool {
         self.webhook_url.is_some()
     }

@@ -1,5 +1,7 @@
 //! The endpoints of a manager: what is served, and where.
 
+#[cfg(feature = "secured-server")]
+use std::future::Future;
 use std::net::SocketAddr;
 
 use super::Manager;
@@ -7,6 +9,8 @@ use super::stage::Stages;
 use crate::informer::Informers;
 use crate::listen::Listen;
 use crate::serve::{Checks, Endpoints, Pages};
+#[cfg(feature = "secured-server")]
+use crate::serve::{Router, Secured, SecuredServer};
 use crate::tasks::Tasks;
 
 /// What a manager serves over HTTP.
@@ -16,8 +20,15 @@ pub(super) struct Serving {
     ready: Checks,
     /// Where health, readiness and metrics are served.
     listen: Option<Listen>,
+    /// Whether metrics are not served there.
+    probes_only: bool,
     /// Where metrics are served, if not with the others.
     metrics_listen: Option<Listen>,
+    /// Where metrics and pages of the operator's own are served over TLS.
+    #[cfg(feature = "secured-server")]
+    secured: Option<SecuredServer>,
+    #[cfg(feature = "secured-server")]
+    router: Router,
 }
 
 impl Serving {
@@ -32,9 +43,15 @@ impl Serving {
         self.ready.add(name, check);
     }
 
-    /// The port of metrics, if they have one of their own.
+    /// The port of metrics without TLS, if they have one of their own.
     pub(super) fn metrics_port(&self) -> Option<u16> {
         self.metrics_listen.as_ref().and_then(Listen::port)
+    }
+
+    /// The port of metrics with TLS.
+    #[cfg(feature = "secured-server")]
+    pub(super) fn secured_port(&self) -> Option<u16> {
+        self.secured.as_ref().and_then(SecuredServer::port)
     }
 }
 
@@ -43,6 +60,12 @@ impl Manager {
     pub fn serve(mut self, address: SocketAddr) -> Self {
         self.serving.listen = Some(Listen::Address(address));
         self
+    }
+
+    /// Serves `/healthz` and `/readyz` at this address while the manager runs, and no metrics.
+    pub fn serve_probes(mut self, address: SocketAddr) -> Self {
+        self.serving.probes_only = true;
+        self.serve(address)
     }
 
     /// Serves `/healthz`, `/readyz` and `/metrics` on a listener that is bound already: to a port that the system
@@ -81,6 +104,34 @@ impl Manager {
         self
     }
 
+    /// Serves `/metrics` over TLS, for those whom the API server allows to read it, instead of the address of
+    /// [`Manager::serve`]; and the pages of [`Manager::secured_page`].
+    #[cfg(feature = "secured-server")]
+    pub fn serve_secured(mut self, server: SecuredServer) -> Self {
+        self.serving.secured = Some(server);
+        self
+    }
+
+    /// Adds a page to the server of [`Manager::serve_secured`], for this path and all paths below it. Its readers need the
+    /// permission for the path, as a `nonResourceURL`; the body of a request is not read.
+    ///
+    /// ```no_run
+    /// # fn example(manager: evenkeel_runtime::Manager) -> evenkeel_runtime::Manager {
+    /// manager.secured_page("/debug/backups", |request| async move {
+    ///     http::Response::new(format!("nothing at {}\n", request.uri.path()).into())
+    /// })
+    /// # }
+    /// ```
+    #[cfg(feature = "secured-server")]
+    pub fn secured_page<F, Fut>(mut self, path: &str, page: F) -> Self
+    where
+        F: Fn(http::request::Parts) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = http::Response<bytes::Bytes>> + Send + 'static,
+    {
+        self.serving.router.add(path, page);
+        self
+    }
+
     /// Adds a check to `/healthz`.
     pub fn health_check(
         self,
@@ -107,15 +158,35 @@ impl Manager {
         if listen.is_some() {
             self.serving.ready.add("caches", synced_check(self.informers.clone()));
         }
-        let pages = if metrics.is_some() { Pages::Probes } else { Pages::All };
+        #[cfg(feature = "secured-server")]
+        let secured = self.start_secured(tasks, stages);
+        #[cfg(not(feature = "secured-server"))]
+        let secured = false;
+        let pages = if metrics.is_some() || secured || self.serving.probes_only { Pages::Probes } else { Pages::All };
         let listens = [(listen, pages, "http"), (metrics, Pages::Metrics, "http of metrics")];
         for (listen, pages, name) in listens {
             let Some(listen) = listen else { continue };
-            let (health, ready) = (self.serving.health.clone(), self.serving.ready.clone());
-            let endpoints = Endpoints { pages, health, ready, metrics: self.metrics.clone() };
-            let running = endpoints.serve(listen, stages.serving.stop.clone());
+            let running = self.endpoints(pages).serve(listen, stages.serving.stop.clone());
             stages.serving.start(tasks, name.into(), async move { Ok(running.await?) });
         }
+    }
+
+    fn endpoints(&self, pages: Pages) -> Endpoints {
+        let (health, ready) = (self.serving.health.clone(), self.serving.ready.clone());
+        Endpoints { pages, health, ready, metrics: self.metrics.clone() }
+    }
+
+    /// Starts the secured server, if there is one.
+    #[cfg(feature = "secured-server")]
+    fn start_secured(&mut self, tasks: &Tasks, stages: &mut Stages) -> bool {
+        let Some(server) = self.serving.secured.take() else { return false };
+        let router = std::mem::take(&mut self.serving.router);
+        let secured = Secured::new(self.unfenced.clone(), router, self.endpoints(Pages::Metrics));
+        let shown = secured.shown();
+        self.metrics.certificate("metrics", move || shown.until());
+        let running = secured.serve(server, self.env.clone(), stages.serving.stop.clone());
+        stages.serving.start(tasks, "https of metrics".into(), async move { Ok(running.await?) });
+        true
     }
 }
 

@@ -10,8 +10,21 @@ use super::verbs::{Target, Verbs};
 use crate::declaration::{Declaration, Purpose};
 
 impl Manifests {
-    /// The rules by namespace; `None` for the whole cluster.
-    pub(super) fn rules(&self) -> BTreeMap<Option<String>, Vec<Rule>> {
+    /// The rules of the operator's roles, each with the suffix of its name: what the controllers need, the lease, and what
+    /// the webhooks need.
+    pub(super) fn rules(&self) -> [(&'static str, ScopedRules); 3] {
+        let mut lease = ScopedRules::new();
+        if let Some((namespace, name)) = &self.lease {
+            lease.insert(Some(namespace.clone()), Rule::lease(name).to_vec());
+        }
+        let mut webhooks = ScopedRules::new();
+        for (namespace, rule) in self.webhook_rules() {
+            webhooks.entry(namespace).or_default().push(rule);
+        }
+        [("", self.controller_rules()), ("-leader-election", lease), ("-webhooks", webhooks)]
+    }
+
+    fn controller_rules(&self) -> ScopedRules {
         let mut grants = Scopes::default();
         for declared in &self.declared {
             for scope in scopes_of(declared) {
@@ -22,14 +35,8 @@ impl Manifests {
             self.grant_recorded(&mut grants, recorded);
         }
         without_repeats(&mut grants);
-        let mut rules: BTreeMap<Option<String>, Vec<Rule>> =
+        let mut rules: ScopedRules =
             grants.into_iter().map(|(scope, grants)| (scope, Rule::list(grants))).collect();
-        if let Some((namespace, name)) = &self.lease {
-            rules.entry(Some(namespace.clone())).or_default().extend(Rule::lease(name));
-        }
-        for (namespace, rule) in self.webhook_rules() {
-            rules.entry(namespace).or_default().push(rule);
-        }
         rules.retain(|_, rules| !rules.is_empty());
         rules
     }
@@ -105,6 +112,9 @@ type Grants = BTreeMap<(String, String), BTreeSet<&'static str>>;
 
 /// Grants by namespace; `None` for the whole cluster.
 type Scopes = BTreeMap<Option<String>, Grants>;
+
+/// Rules by namespace; `None` for the whole cluster.
+pub(super) type ScopedRules = BTreeMap<Option<String>, Vec<Rule>>;
 
 fn events() -> (String, String) {
     ("events.k8s.io".into(), "events".into())

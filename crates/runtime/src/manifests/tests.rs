@@ -33,7 +33,7 @@ fn they_are_all_that_a_cluster_needs() {
     let kinds: Vec<_> = objects.iter().map(|object| object["kind"].as_str().unwrap_or_default()).collect();
     let wanted = [
         &["CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"][..],
-        &["Role", "RoleBinding", "Deployment"],
+        &["Role", "RoleBinding", "Service", "Deployment", "PodDisruptionBudget", "NetworkPolicy"],
     ];
     assert_eq!(kinds, wanted.concat());
     assert_eq!(objects[0]["metadata"]["name"], "databases.example.com");
@@ -63,17 +63,120 @@ fn they_are_all_that_a_cluster_needs() {
             }),
             json!({
                 "apiVersion": format!("{group}/v1"), "kind": "Role",
-                "metadata": { "name": "op", "namespace": "ops" },
+                "metadata": { "name": "op-leader-election", "namespace": "ops" },
                 "rules": [rule("coordination.k8s.io", "leases", json!(["create"])), held],
             }),
             json!({
                 "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
-                "metadata": { "name": "op", "namespace": "ops" },
-                "roleRef": { "apiGroup": group, "kind": "Role", "name": "op" }, "subjects": subjects,
+                "metadata": { "name": "op-leader-election", "namespace": "ops" },
+                "roleRef": { "apiGroup": group, "kind": "Role", "name": "op-leader-election" }, "subjects": subjects,
             }),
         ]
     );
-    assert_eq!(objects[7], deployment());
+    let labels = json!({ "app.kubernetes.io/name": "op" });
+    let metadata = |name: &str| json!({ "name": name, "namespace": "ops", "labels": labels });
+    let ports = |port: Value| json!([port]);
+    assert_eq!(
+        objects[7],
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": metadata("op-metrics"),
+            "spec": {
+                "selector": labels, "ports": ports(json!({ "name": "http", "port": 8080, "targetPort": "metrics" })),
+            },
+        })
+    );
+    assert_eq!(objects[8], deployment());
+    assert_eq!(
+        objects[9..],
+        [
+            json!({
+                "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata("op"),
+                "spec": { "maxUnavailable": 1, "selector": { "matchLabels": labels } },
+            }),
+            json!({
+                "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata("op"),
+                "spec": {
+                    "podSelector": { "matchLabels": labels },
+                    "policyTypes": ["Ingress"],
+                    "ingress": [{ "ports": ports(json!({ "port": "metrics", "protocol": "TCP" })) }],
+                },
+            }),
+        ]
+    );
+}
+
+/// Metrics over TLS come with the rules to ask who may read them, and with a role for those who may.
+#[test]
+fn secured_metrics_have_rules_and_readers() {
+    let objects = Manifests::new("op", "ops").image("op:1").port(8081).secured_metrics_port(8443).objects();
+    let named = |kind: &str, name: &str| {
+        let found = objects.iter().find(|it| it["kind"] == kind && it["metadata"]["name"] == name);
+        found.unwrap_or_else(|| panic!("no {kind} {name}")).clone()
+    };
+    let asks = &named("ClusterRole", "op-metrics-auth")["rules"];
+    let resources: Vec<_> = asks.as_array().unwrap().iter().map(|rule| (&rule["resources"][0], &rule["verbs"])).collect();
+    let create = json!(["create"]);
+    assert_eq!(resources, [(&json!("tokenreviews"), &create), (&json!("subjectaccessreviews"), &create)]);
+    let reads = json!([{ "nonResourceURLs": ["/metrics"], "verbs": ["get"] }]);
+    assert_eq!(named("ClusterRole", "op-metrics-reader")["rules"], reads);
+    assert_eq!(named("ClusterRoleBinding", "op-metrics-auth")["subjects"][0]["name"], "op");
+    assert_eq!(named("Service", "op-metrics")["spec"]["ports"][0]["port"], 8443);
+    let plain = Manifests::new("op", "ops").image("op:1").port(8081).metrics_port(8080).objects();
+    assert!(plain.iter().all(|object| object["metadata"]["name"] != "op-metrics-auth"), "nobody is asked");
+    let none = Manifests::new("op", "ops").image("op:1").port(8081).without_metrics().monitoring().objects();
+    let kinds: Vec<_> = none.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["Namespace", "ServiceAccount", "Deployment", "NetworkPolicy"]);
+    assert_eq!(none[3]["spec"]["ingress"], json!([]));
+}
+
+/// The names in an expression of PromQL that are followed by a selector.
+fn metrics_in(expression: &str) -> Vec<String> {
+    let heads = expression.split('{').rev().skip(1);
+    let name = |head: &str| {
+        let name: Vec<char> = head.chars().rev().take_while(|it| it.is_alphanumeric() || *it == '_').collect();
+        name.into_iter().rev().collect::<String>()
+    };
+    heads.map(name).filter(|name| name != "up").collect()
+}
+
+/// Every metric of the alerts and of the dashboard is one that a manager exports.
+#[cfg(feature = "webhooks")]
+#[tokio::test]
+async fn what_is_watched_exists() {
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
+    });
+    let manager = Manager::new(kube::Client::new(service, "default"));
+    let metrics = manager.metrics().clone();
+    metrics.watch_informers(manager.informers());
+    metrics.leader("op", true);
+    metrics.webhook("/x").ended(http::StatusCode::OK);
+    metrics.certificate("webhooks", || Some(1));
+    let exported = metrics.encode();
+    let exists = |name: &str| {
+        let base = ["_bucket", "_total"].iter().fold(name, |name, suffix| name.strip_suffix(suffix).unwrap_or(name));
+        exported.lines().any(|line| {
+            line.strip_prefix("# TYPE ").and_then(|line| line.split(' ').next()) == Some(base)
+        })
+    };
+    let election = LeaderElection::new("ops", "op");
+    let objects = Manifests::new("op", "ops").image("op:1").secured_metrics_port(8443).leader_election(&election);
+    let objects = objects.monitoring().objects();
+    let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    let rules = of_kind("PrometheusRule")["spec"]["groups"][0]["rules"].as_array().unwrap();
+    let alerts: Vec<_> = rules.iter().map(|rule| rule["expr"].as_str().unwrap().to_owned()).collect();
+    let dashboard: Value =
+        serde_json::from_str(of_kind("ConfigMap")["data"]["op.json"].as_str().unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let shown: Vec<_> = targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect();
+    let names: std::collections::BTreeSet<_> =
+        alerts.iter().chain(&shown).flat_map(|expression| metrics_in(expression)).collect();
+    assert!(alerts.len() >= 5 && shown.len() >= 14 && names.len() >= 15, "{names:?}");
+    for name in names {
+        assert!(exists(&name), "{name} is not exported:\n{exported}");
+    }
+    assert!(!exists("workqueue_depths"), "the test can fail");
 }
 
 fn deployment() -> Value {
@@ -120,8 +223,8 @@ fn they_are_no_more_than_is_needed() {
     });
     assert_eq!(objects, [wanted]);
     let plain = Manifests::new("op", "default").image("op:1").port(8080).objects();
-    assert_eq!(plain[1]["spec"]["replicas"], 1);
-    let container = &plain[1]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(plain[2]["spec"]["replicas"], 1);
+    let container = &plain[2]["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["ports"], json!([{ "name": "http", "containerPort": 8080 }]));
     assert!(container.get("args").is_none());
     let bare = Manifests::new("op", "default").image("op:1").objects();
@@ -157,7 +260,7 @@ async fn a_managers_are_of_all_that_it_runs() {
         .args(["run", "--verbose"]);
     let objects = manifests.objects();
     assert_eq!((manifests.name(), manifests.namespace()), ("op", "ops"));
-    assert_eq!(objects.last(), Some(&deployment()));
+    assert!(objects.contains(&deployment()));
     let granted = |object: &Value| {
         let rules = object["rules"].as_array()?.iter();
         let resources = rules.flat_map(|rule| rule["resources"].as_array().into_iter().flatten());

@@ -6,8 +6,8 @@ mod converted;
 use kube::core::{ApiResource, CustomResourceExt};
 use serde_json::{Value, json};
 
-use super::Manifests;
 use super::rules::Rule;
+use super::{Manifests, mount_secret};
 use crate::Object;
 use crate::webhook::{
     Conversion, Endpoint, Entry, Webhook, configurations, conversion_at, secret_name, service_name,
@@ -90,6 +90,11 @@ impl Manifests {
         !self.hooked.entries.is_empty() || !self.hooked.converted.is_empty()
     }
 
+    /// The name of the container's port of webhooks, if there are any.
+    pub(super) fn webhook_port_name(&self) -> Option<&'static str> {
+        self.has_webhooks().then_some(PORT_NAME)
+    }
+
     fn endpoint(&self) -> Endpoint {
         let usual = || Endpoint::service(&self.namespace, service_name(&self.name));
         self.hooked.endpoint.clone().unwrap_or_else(usual)
@@ -124,7 +129,7 @@ impl Manifests {
         if !self.has_webhooks() {
             return Vec::new();
         }
-        let labels = json!({ "app.kubernetes.io/name": self.name });
+        let labels = self.labels();
         let mut objects = Vec::new();
         if self.hooked.endpoint.is_none() {
             objects.push(json!({
@@ -165,9 +170,7 @@ impl Manifests {
             None => container["ports"] = json!([port]),
         }
         if let Some(path) = &self.hooked.certificate_folder {
-            container["volumeMounts"] = json!([{ "name": VOLUME, "mountPath": path, "readOnly": true }]);
-            let secret = json!({ "secretName": secret_name(&self.name) });
-            pod["volumes"] = json!([{ "name": VOLUME, "secret": secret }]);
+            mount_secret(pod, VOLUME, secret_name(&self.name), path);
         }
     }
 

@@ -46,6 +46,14 @@ impl Metrics {
     #[cfg(feature = "leader-election")]
     pub(crate) fn leader(&self, _: &str, _: bool) {}
 
+    #[cfg(feature = "tls-server")]
+    pub(crate) fn certificate(
+        &self,
+        _: &'static str,
+        _: impl Fn() -> Option<i64> + Send + Sync + 'static,
+    ) {
+    }
+
     #[cfg(feature = "webhooks")]
     pub(crate) fn webhook(&self, _: &str) -> Counted {
         Counted

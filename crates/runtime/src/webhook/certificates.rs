@@ -17,7 +17,6 @@
 //!
 //! *Invariant:* a certificate becomes the current one only after every configuration trusts its CA.
 
-mod folder;
 mod issue;
 mod keeper;
 mod plan;
@@ -33,9 +32,9 @@ use jiff::Timestamp;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use super::tls::Shown;
 use super::{Endpoint, Webhooks};
 use crate::error::BoxError;
+use crate::tls::{self, Shown};
 use keeper::Keeper;
 
 /// The certificates that the server of the webhooks shows.
@@ -82,7 +81,7 @@ impl Certificates {
         Self { source: Source::Folder(folder.into()), shown: Shown::default() }
     }
 
-    pub(super) fn shown(&self) -> Shown {
+    pub(crate) fn shown(&self) -> Shown {
         self.shown.clone()
     }
 
@@ -123,7 +122,7 @@ impl Certificates {
     ) -> Result<(), BoxError> {
         let shown = self.shown.clone();
         match &self.source {
-            Source::Folder(folder) => folder::keep(folder.clone(), shown, stop).await,
+            Source::Folder(folder) => tls::keep_folder(folder.clone(), "webhooks", shown, stop).await,
             Source::Secret { namespace, name: secret } => {
                 let trusting = trust::trusting(webhooks, name);
                 let key = (namespace.clone(), secret.clone());

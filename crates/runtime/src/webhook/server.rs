@@ -1,16 +1,14 @@
-//! The server of the webhooks: TLS, HTTP/1.1 and HTTP/2, and limits on what clients may ask of it.
+//! The server of the webhooks, and limits on the reviews that clients may send to it. The limits on connections are those
+//! of every TLS server of an operator (`tls/connection.rs`).
 //!
 //! | limit | what the client sees |
 //! |---|---|
-//! | [`CONNECTIONS_MAX`] connections | its connection waits in the queue of the operating system |
-//! | [`HANDSHAKE_MAX`] for the handshake | the connection is closed |
 //! | [`READ_MAX`] for the body of a request | status 408 |
 //! | the size of a review | status 413 |
 //! | [`BODY_BYTES_MAX`] in all bodies | status 503 with `Retry-After` |
 //! | reviews at once | status 429 with `Retry-After` |
 //! | the time of a review | status 504 |
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,45 +17,18 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use evenkeel_env::Env;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use rustls::ServerConfig;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::certificates::Certificates;
 use super::service::{Refusal, Webhooks, busy, refused, too_large};
-use super::tls::Shown;
-use crate::listen::{Listen, next_connection};
-
-/// How many connections are open at once. kube-apiserver keeps one connection for each webhook over HTTP/2, and at most 25
-/// idle ones over HTTP/1.1: this leaves room for some API servers and for probes.
-const CONNECTIONS_MAX: usize = 500;
-
-/// How long a TLS handshake may take: Go's `TLSHandshakeTimeout`.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-
-/// How long a connection may be idle between two requests, and how long the head of a request may take. The idle
-/// connections of kube-apiserver end after 90 seconds: the client closes first, so that no request meets a closed
-/// connection.
-const IDLE_MAX: Duration = Duration::from_secs(120);
+use crate::listen::Listen;
+use crate::tls::{self, Shown};
 
 /// How long the body of a request may take: the longest timeout of a webhook, after which the API server has given up.
 const READ_MAX: Duration = Duration::from_secs(30);
-
-/// How often a quiet HTTP/2 connection is pinged, and how long it may take to answer: kube-apiserver's own numbers.
-const PING_EVERY: Duration = Duration::from_secs(30);
-const PONG_WITHIN: Duration = Duration::from_secs(15);
-
-/// How many requests one HTTP/2 connection may send at once: Go's default for servers.
-const STREAMS_MAX: u32 = 250;
 
 /// The memory for the bodies of all requests together: two lists of 100 MiB that are converted, or 36 of the largest
 /// admission reviews.
@@ -66,14 +37,6 @@ const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// How much of a body that is too large is read and thrown away before the answer. A client that is still sending may not
 /// see an answer that comes with the end of the connection.
 const DISCARD_BYTES_MAX: usize = 32 * 1024 * 1024;
-
-/// The first byte of a TLS connection: the content type `handshake`.
-const TLS_HANDSHAKE: u8 = 22;
-
-/// The answer to a client that does not use TLS, with the words of Go's server.
-const PLAIN_HTTP: &[u8] =
-    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
-    Client sent an HTTP request to an HTTPS server.\n";
 
 /// Serves webhooks over TLS.
 #[derive(Clone)]
@@ -86,7 +49,6 @@ struct Inner {
     shown: Shown,
     env: Env,
     listens: AtomicBool,
-    connections: Arc<Semaphore>,
     body_bytes: Semaphore,
 }
 
@@ -107,7 +69,6 @@ impl Server {
             shown: certificates.shown(),
             env,
             listens: AtomicBool::new(false),
-            connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             body_bytes: Semaphore::new(BODY_BYTES_MAX),
         };
         Self { inner: Arc::new(inner) }
@@ -131,66 +92,18 @@ impl Server {
         let listener = listen.begin().await?;
         tracing::info!(address = %listener.local_addr()?, "serving webhooks");
         self.inner.listens.store(true, Ordering::Relaxed);
-        let closing = CancellationToken::new();
-        // Dropping the set ends the connections, too: a manager that crashes serves nothing.
-        let mut connections = JoinSet::new();
-        let mut ended = std::pin::pin!(stop.ended());
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = &mut ended => break,
-                Some(_) = connections.join_next() => continue,
-                accepted = self.accept(&listener) => accepted,
-            };
-            let Some((stream, slot)) = accepted else { break };
-            let (server, config, closing) = (self.clone(), config.clone(), closing.clone());
-            connections.spawn(async move {
-                server.connection(stream, config, closing).await;
-                drop(slot);
-            });
-        }
-        drop(listener);
-        self.inner.listens.store(false, Ordering::Relaxed);
-        closing.cancel();
-        while connections.join_next().await.is_some() {}
-        Ok(())
-    }
-
-    /// The next connection, once there is a slot for it.
-    async fn accept(&self, listener: &tokio::net::TcpListener) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-        let slot = self.inner.connections.clone().acquire_owned().await.ok()?;
-        Some((next_connection(listener).await, slot))
-    }
-
-    /// Serves a connection to its end. A broken connection concerns its client only.
-    async fn connection(self, stream: TcpStream, config: Arc<ServerConfig>, closing: CancellationToken) {
-        // Answers are small: they must not wait for more to send.
-        let _ = stream.set_nodelay(true);
-        let tls = tokio::select! {
-            biased;
-            () = closing.cancelled() => return,
-            tls = tokio::time::timeout(HANDSHAKE_MAX, handshake(stream, config)) => tls,
+        let server = self.clone();
+        let answer = move |request: Request<Incoming>| {
+            let server = server.clone();
+            async move { server.answer(request).await }
         };
-        let Ok(Some(tls)) = tls else { return };
-        let service = service_fn(move |request: Request<Incoming>| {
-            let server = self.clone();
-            async move { Ok::<_, Infallible>(server.answer(request).await.map(Full::new)) }
-        });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE_MAX);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS_MAX)
-            .keep_alive_interval(PING_EVERY)
-            .keep_alive_timeout(PONG_WITHIN);
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(tls), service));
-        tokio::select! {
-            biased;
-            () = closing.cancelled() => connection.as_mut().graceful_shutdown(),
-            ended = connection.as_mut() => return log_broken(ended),
-        }
-        log_broken(connection.await);
+        let listens = self.inner.clone();
+        let ended = async move {
+            stop.ended().await;
+            listens.listens.store(false, Ordering::Relaxed);
+        };
+        tls::serve(listener, config, ended, answer).await;
+        Ok(())
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Bytes> {
@@ -268,34 +181,6 @@ impl Stop {
     }
 }
 
-/// Begins TLS. A client that speaks plain HTTP is told so.
-async fn handshake(
-    mut stream: TcpStream,
-    config: Arc<ServerConfig>,
-) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
-    let mut first = [0];
-    if stream.peek(&mut first).await.ok()? == 0 {
-        return None;
-    }
-    if first[0] != TLS_HANDSHAKE {
-        if first[0].is_ascii_uppercase() {
-            let _ = stream.write_all(PLAIN_HTTP).await;
-            // What the client sent is read before the end: otherwise its system may drop the answer.
-            let mut sent = [0; 4096];
-            let _ = stream.try_read(&mut sent);
-            let _ = stream.shutdown().await;
-        }
-        return None;
-    }
-    match TlsAcceptor::from(config).accept(stream).await {
-        Ok(tls) => Some(tls),
-        Err(error) => {
-            tracing::debug!(%error, "a TLS handshake failed");
-            None
-        }
-    }
-}
-
 async fn discard(mut body: Incoming) {
     let mut left = DISCARD_BYTES_MAX;
     while let Some(Ok(frame)) = body.frame().await {
@@ -303,11 +188,5 @@ async fn discard(mut body: Incoming) {
         if left == 0 {
             return;
         }
-    }
-}
-
-fn log_broken(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
-    if let Err(error) = ended {
-        tracing::debug!(error, "a connection broke");
     }
 }

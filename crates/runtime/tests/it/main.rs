@@ -24,6 +24,7 @@ mod recovering;
 mod replaying;
 mod rereading;
 mod seam;
+mod securing;
 mod serving;
 mod stating;
 mod stopping;

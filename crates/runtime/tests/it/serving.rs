@@ -52,8 +52,9 @@ async fn metrics_may_have_a_port_of_their_own() {
     let [probes, metrics] = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let [at_probes, at_metrics] = [&probes, &metrics].map(|listener| listener.local_addr().unwrap());
     let manager = manager(&cluster).serve_on(probes).serve_metrics_on(metrics);
-    let container = manager.manifests("op", "ops").image("op:1").objects();
-    let container = &container.last().unwrap()["spec"]["template"]["spec"]["containers"][0];
+    let objects = manager.manifests("op", "ops").image("op:1").objects();
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["livenessProbe"]["httpGet"]["port"], at_probes.port());
     assert_eq!(container["ports"][1]["containerPort"], at_metrics.port());
     let _running = tokio::spawn(manager.run_until(std::future::pending()));

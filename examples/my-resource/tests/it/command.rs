@@ -132,7 +132,13 @@ fn manifests_are_for_kubectl_and_name_what_they_pass() {
         "ClusterRoleBinding",
         "Role",
         "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ClusterRole",
+        "Service",
         "Deployment",
+        "PodDisruptionBudget",
+        "NetworkPolicy",
     ];
     assert_eq!(kinds, expected);
     let (_, help) = output(&["--help"]);

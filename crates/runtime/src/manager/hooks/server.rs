@@ -58,6 +58,8 @@ impl Manager {
             let (served, stopping) = (served.clone(), stopping.clone());
             self.serving.ready("webhooks", move || served.check(&stopping));
         }
+        let shown = certificates.shown();
+        self.metrics.certificate("webhooks", move || shown.until());
         let running = served.serve(listen, Stop { stopping, stop: stop.clone(), linger });
         stages.servers.start(tasks, "webhooks".into(), async move { Ok(running.await?) });
         let (client, env) = (self.unfenced.clone(), self.env.clone());

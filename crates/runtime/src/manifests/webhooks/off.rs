@@ -13,6 +13,10 @@ impl Manifests {
         self.crds.clone()
     }
 
+    pub(super) fn webhook_port_name(&self) -> Option<&'static str> {
+        None
+    }
+
     pub(super) fn webhook_objects(&self) -> Vec<Value> {
         Vec::new()
     }

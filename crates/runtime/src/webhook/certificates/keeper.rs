@@ -19,7 +19,7 @@ use super::trust::{self, Trusting};
 use crate::error::chain;
 use crate::wake::{Pause, Wake};
 use crate::webhook::Endpoint;
-use crate::webhook::tls::Shown;
+use crate::tls::Shown;
 
 /// The field manager of the `caBundle`.
 const FIELD_MANAGER: &str = "evenkeel-webhook-certificates";
@@ -68,7 +68,7 @@ enum Failed {
     #[error("make a certificate: {0}")]
     Make(rcgen::Error),
     #[error("use the certificate: {0}")]
-    Unusable(crate::webhook::tls::CertificateError),
+    Unusable(crate::tls::CertificateError),
 }
 
 impl Keeper {

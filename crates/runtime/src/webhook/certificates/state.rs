@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::webhook::tls::{self, CertificateError, Facts, Identity};
+use crate::tls::{self, CertificateError, Facts, Identity};
 
 /// The keys of the Secret's data. The first three are those of cert-manager's Secrets.
 const CERTIFICATE: &str = "tls.crt";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::webhook::tls::{Identity, Shown};
+use super::{Identity, Shown};
 
 /// How often the files are read: controller-runtime's number. A kubelet replaces the files of a mounted Secret within about
 /// a minute.
@@ -14,11 +14,11 @@ const READ_EVERY: Duration = Duration::from_secs(10);
 /// The contents of `tls.crt` and `tls.key`.
 type Files = (Vec<u8>, Vec<u8>);
 
-/// Shows the certificate in the folder until told to stop.
-pub(super) async fn keep(folder: PathBuf, shown: Shown, stop: CancellationToken) {
+/// Shows the certificate in the folder until told to stop. `what` is served with it.
+pub(crate) async fn keep(folder: PathBuf, what: &'static str, shown: Shown, stop: CancellationToken) {
     let mut seen: Option<Files> = None;
     loop {
-        load(&folder, &mut seen, &shown).await;
+        load(&folder, what, &mut seen, &shown).await;
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -29,13 +29,13 @@ pub(super) async fn keep(folder: PathBuf, shown: Shown, stop: CancellationToken)
 
 /// Loads the files if they differ from those that were seen last. Files that cannot be used leave the last certificate in
 /// place: they may be half written.
-async fn load(folder: &Path, seen: &mut Option<Files>, shown: &Shown) {
+async fn load(folder: &Path, what: &str, seen: &mut Option<Files>, shown: &Shown) {
     let path = folder.to_owned();
     let read = tokio::task::spawn_blocking(move || read(&path)).await;
     let files = match read {
         Ok(Ok(files)) => files,
-        Ok(Err(problem)) => return report(shown, problem),
-        Err(error) => return report(shown, error.to_string()),
+        Ok(Err(problem)) => return report(shown, what, problem),
+        Err(error) => return report(shown, what, error.to_string()),
     };
     if seen.as_ref() == Some(&files) {
         return;
@@ -43,10 +43,10 @@ async fn load(folder: &Path, seen: &mut Option<Files>, shown: &Shown) {
     match Identity::from_pem(&files.0, &files.1) {
         Ok(identity) => {
             shown.show(identity);
-            tracing::info!(folder = %folder.display(), "loaded the certificate of the webhooks");
+            tracing::info!(folder = %folder.display(), "loaded the certificate of the {what}");
             *seen = Some(files);
         }
-        Err(error) => report(shown, format!("{}: {error}", folder.display())),
+        Err(error) => report(shown, what, format!("{}: {error}", folder.display())),
     }
 }
 
@@ -58,7 +58,7 @@ fn read(folder: &Path) -> Result<Files, String> {
     Ok((read("tls.crt")?, read("tls.key")?))
 }
 
-fn report(shown: &Shown, problem: String) {
-    tracing::warn!(problem, "cannot load the certificate of the webhooks");
+fn report(shown: &Shown, what: &str, problem: String) {
+    tracing::warn!(problem, "cannot load the certificate of the {what}");
     shown.note(Some(problem));
 }

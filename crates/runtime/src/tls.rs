@@ -1,4 +1,8 @@
-//! The certificate that the server of the webhooks shows, and the set-up of TLS around it.
+//! TLS for the servers of an operator: the certificate that a server shows, how it is made or read, and connections.
+
+mod connection;
+mod folder;
+mod issue;
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -14,12 +18,16 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
+pub(crate) use connection::serve;
+pub(crate) use folder::keep as keep_folder;
+pub(crate) use issue::{Validity, issue};
+
 /// The protocols that the server offers, in the order of preference. kube-apiserver takes the first.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// A certificate with its key cannot be used. No variant shows the key.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CertificateError {
+pub(crate) enum CertificateError {
     /// A certificate or key is not PEM.
     #[error("the {0} is not PEM: {1}")]
     NotPem(&'static str, pem::Error),
@@ -36,16 +44,16 @@ pub(super) enum CertificateError {
 
 /// What a certificate says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
-    pub(super) from: Timestamp,
-    pub(super) until: Timestamp,
+pub(crate) struct Facts {
+    pub(crate) from: Timestamp,
+    pub(crate) until: Timestamp,
     /// The DNS names and IP addresses.
-    pub(super) names: Vec<String>,
+    pub(crate) names: Vec<String>,
 }
 
 impl Facts {
     /// Reads the first certificate of a PEM text.
-    pub(super) fn of_pem(text: &[u8]) -> Result<Self, CertificateError> {
+    pub(crate) fn of_pem(text: &[u8]) -> Result<Self, CertificateError> {
         Self::of(certificates(text)?.first().ok_or(CertificateError::Missing)?)
     }
 
@@ -63,7 +71,7 @@ impl Facts {
         Ok(Self { from, until, names: names.collect() })
     }
 
-    pub(super) fn is_valid(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
         self.from <= now && now < self.until
     }
 }
@@ -80,13 +88,13 @@ fn name_of(name: &GeneralName<'_>) -> Option<String> {
 }
 
 /// A certificate with its key, ready to be shown to clients.
-pub(super) struct Identity {
+pub(crate) struct Identity {
     key: Arc<CertifiedKey>,
     facts: Facts,
 }
 
 impl Identity {
-    pub(super) fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
+    pub(crate) fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let chain = certificates(certificate)?;
         let facts = Facts::of(chain.first().ok_or(CertificateError::Missing)?)?;
         let key =
@@ -97,14 +105,14 @@ impl Identity {
 }
 
 /// The certificates in a PEM text.
-pub(super) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let found: Result<_, _> = CertificateDer::pem_slice_iter(text).collect();
     found.map_err(|error| CertificateError::NotPem("certificate", error))
 }
 
 /// The certificate that is shown now. Clones share it; whoever keeps the certificates replaces it while the server runs.
 #[derive(Clone, Default)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     inner: Arc<Mutex<Held>>,
 }
 
@@ -117,12 +125,12 @@ struct Held {
 
 impl Shown {
     /// Shows this certificate from now on.
-    pub(super) fn show(&self, identity: Identity) {
+    pub(crate) fn show(&self, identity: Identity) {
         *self.inner.lock() = Held { identity: Some(Arc::new(identity)), problem: None };
     }
 
     /// Notes why there is no newer certificate; `None` if all is well.
-    pub(super) fn note(&self, problem: Option<String>) {
+    pub(crate) fn note(&self, problem: Option<String>) {
         self.inner.lock().problem = problem;
     }
 
@@ -131,12 +139,17 @@ impl Shown {
     }
 
     /// The chain of the certificate that clients see at this time. An expired certificate is not shown.
-    pub(super) fn chain(&self, now: Timestamp) -> Option<Vec<CertificateDer<'static>>> {
+    pub(crate) fn chain(&self, now: Timestamp) -> Option<Vec<CertificateDer<'static>>> {
         self.valid(now).map(|identity| identity.key.cert.clone())
     }
 
+    /// The end of the certificate that is shown, in seconds since 1970.
+    pub(crate) fn until(&self) -> Option<i64> {
+        self.inner.lock().identity.as_ref().map(|identity| identity.facts.until.as_second())
+    }
+
     /// Whether a valid certificate is shown; the error says why not.
-    pub(super) fn check(&self, now: Timestamp) -> Result<(), String> {
+    pub(crate) fn check(&self, now: Timestamp) -> Result<(), String> {
         let held = self.inner.lock();
         match &held.identity {
             Some(identity) if identity.facts.is_valid(now) => Ok(()),
@@ -150,7 +163,7 @@ impl Shown {
     }
 
     /// The TLS configuration of a server that shows this certificate.
-    pub(super) fn server_config(&self, env: Env) -> Result<Arc<ServerConfig>, rustls::Error> {
+    pub(crate) fn server_config(&self, env: Env) -> Result<Arc<ServerConfig>, rustls::Error> {
         let resolver = Arc::new(Resolver { shown: self.clone(), env });
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?

@@ -1,0 +1,239 @@
+//! Pages over TLS, for those whom the API server allows to read them.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use evenkeel_env::Env;
+use futures::future::BoxFuture;
+use http::request::Parts;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use jiff::SignedDuration;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::Endpoints;
+use super::access::Access;
+use crate::listen::Listen;
+use crate::tls::{self, Shown};
+
+/// How long a certificate of the server's own is valid: controller-runtime's number.
+const VALID: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// How long before its end it is replaced.
+const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(60 * 24);
+/// How far before its making a certificate is valid: clocks differ.
+const EARLY: SignedDuration = SignedDuration::from_hours(24);
+/// How often the age of the certificate is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A server of metrics and of the operator's own pages: over TLS, and only for those whom the API server allows to read
+/// the path.
+///
+/// A client sends the bearer token of a user or of a ServiceAccount. The server asks the API server whose token it is
+/// (TokenReview) and whether that user may `get` the path (SubjectAccessReview of a `nonResourceURL`), and remembers the
+/// answers for a while. [`Manager::manifests`](crate::Manager::manifests) contains the rules that the operator needs for
+/// that, and a ClusterRole `NAME-metrics-reader` for the readers.
+///
+/// Without [`SecuredServer::certificates_in_folder`] the server makes a certificate of its own that nobody signs:
+/// clients must not verify it, as with controller-runtime's default.
+///
+/// ```no_run
+/// # fn example(manager: evenkeel_runtime::Manager) -> Result<evenkeel_runtime::Manager, std::net::AddrParseError> {
+/// use evenkeel_runtime::SecuredServer;
+///
+/// Ok(manager.serve("0.0.0.0:8081".parse()?).serve_secured(SecuredServer::new("0.0.0.0:8443".parse()?)))
+/// # }
+/// ```
+#[must_use]
+pub struct SecuredServer {
+    listen: Listen,
+    folder: Option<PathBuf>,
+}
+
+impl SecuredServer {
+    /// A server at this address.
+    pub fn new(address: SocketAddr) -> Self {
+        Self { listen: Listen::Address(address), folder: None }
+    }
+
+    /// A server on a listener that is bound already: to a port that the system chose, or by the process that started this
+    /// one.
+    pub fn on(listener: std::net::TcpListener) -> Self {
+        Self { listen: Listen::On(listener), folder: None }
+    }
+
+    /// Reads the certificate from the files `tls.crt` and `tls.key` in this folder, as cert-manager's Secrets are mounted,
+    /// and again when they change.
+    pub fn certificates_in_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.listen.port()
+    }
+}
+
+impl fmt::Debug for SecuredServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { listen, folder } = self;
+        f.debug_struct("SecuredServer").field("listen", listen).field("folder", folder).finish()
+    }
+}
+
+/// From the head of a request to its answer.
+type Answer = Arc<dyn Fn(Parts) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
+
+/// Pages of the operator's own, by the path that they begin with.
+#[derive(Clone, Default)]
+pub(crate) struct Router {
+    pages: Vec<(String, Answer)>,
+}
+
+impl Router {
+    /// Adds a page for this path and all paths below it.
+    pub(crate) fn add<F, Fut>(&mut self, path: &str, page: F)
+    where
+        F: Fn(Parts) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Response<Bytes>> + Send + 'static,
+    {
+        let path = path.trim_end_matches('/').to_owned();
+        self.pages.push((path, Arc::new(move |head| Box::pin(page(head)))));
+    }
+
+    /// The page of a path: the one with the longest beginning of it.
+    fn find(&self, path: &str) -> Option<&Answer> {
+        let below = |prefix: &str| {
+            path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let pages = self.pages.iter().filter(|(prefix, _)| below(prefix));
+        pages.max_by_key(|(prefix, _)| prefix.len()).map(|(_, page)| page)
+    }
+}
+
+/// What a secured server shows, and to whom.
+#[derive(Clone)]
+pub(crate) struct Secured {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    access: Access,
+    shown: Shown,
+    router: Router,
+    endpoints: Endpoints,
+}
+
+impl Secured {
+    /// Shows the pages of the router, and the endpoints. The client asks who may read them.
+    pub(crate) fn new(client: Client, router: Router, endpoints: Endpoints) -> Self {
+        let inner = Inner { access: Access::new(client), shown: Shown::default(), router, endpoints };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The certificate that clients see.
+    pub(crate) fn shown(&self) -> Shown {
+        self.inner.shown.clone()
+    }
+
+    /// Serves until told to stop.
+    pub(crate) async fn serve(
+        self,
+        server: SecuredServer,
+        env: Env,
+        stop: CancellationToken,
+    ) -> io::Result<()> {
+        let shown = self.shown();
+        let config = shown.server_config(env.clone()).map_err(io::Error::other)?;
+        if server.folder.is_none() {
+            show_own(&shown, &env).map_err(io::Error::other)?;
+        }
+        let listener = server.listen.begin().await?;
+        tracing::info!(address = %listener.local_addr()?, "serving metrics over TLS");
+        let answer = move |request: Request<Incoming>| {
+            let secured = self.clone();
+            async move { secured.answer(request.into_parts().0).await }
+        };
+        let serving = tls::serve(listener, config, stop.clone().cancelled_owned(), answer);
+        let keeping = async {
+            match server.folder {
+                Some(folder) => tls::keep_folder(folder, "metrics", shown, stop).await,
+                None => keep_own(&shown, &env).await,
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            () = serving => Ok(()),
+            () = keeping => Ok(()),
+        }
+    }
+
+    async fn answer(&self, head: Parts) -> Response<Bytes> {
+        let Inner { access, router, endpoints, .. } = &*self.inner;
+        if let Err(refusal) = access.check(&head).await {
+            return *refusal;
+        }
+        match router.find(head.uri.path()) {
+            Some(page) => page(head).await,
+            None => endpoints.answer(head.uri.path()),
+        }
+    }
+}
+
+/// Replaces the server's own certificate before its end.
+async fn keep_own(shown: &Shown, env: &Env) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let later = env.now().saturating_add(RENEW_BEFORE).unwrap_or(env.now());
+        if shown.check(later).is_err()
+            && let Err(error) = show_own(shown, env)
+        {
+            tracing::warn!(error, "cannot renew the certificate of the metrics");
+        }
+    }
+}
+
+/// Shows a new certificate of the server's own.
+fn show_own(shown: &Shown, env: &Env) -> Result<(), crate::error::BoxError> {
+    let validity = tls::Validity::from(env.now(), EARLY, VALID);
+    let issued = tls::issue(("metrics", "metrics CA"), &["localhost".to_owned()], validity)?;
+    shown.show(tls::Identity::from_pem(issued.certificate.as_bytes(), issued.key.as_bytes())?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_page_has_all_paths_below_it_and_the_longest_beginning_wins() {
+        let mut router = Router::default();
+        let page = |text: &'static str| move |_: Parts| async move { Response::new(Bytes::from_static(text.as_bytes())) };
+        router.add("/debug/", page("debug"));
+        router.add("/debug/queues", page("queues"));
+        for (path, wanted) in [
+            ("/debug", Some("debug")),
+            ("/debug/", Some("debug")),
+            ("/debug/else", Some("debug")),
+            ("/debug/queues", Some("queues")),
+            ("/debug/queues/a", Some("queues")),
+            ("/debug/queuesx", Some("debug")),
+            ("/debugger", None),
+            ("/", None),
+        ] {
+            let head = || Request::get(path).body(()).unwrap().into_parts().0;
+            let found = match router.find(path) {
+                Some(page) => Some(page(head()).await.into_body()),
+                None => None,
+            };
+            assert_eq!(found.as_deref(), wanted.map(str::as_bytes), "{path}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Installs, upgrades, rolls back and uninstalls the charts of the examples with Helm on `evenkeel up`. The operator runs as
+# a process of this script, with the rights of the ServiceAccount that the chart makes.
+# Usage: tests/helm.sh [folder of the binaries]; EVENKEEL_HELM names helm, if it is not in the PATH.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+binaries=${1:-${CARGO_TARGET_DIR:-target}/debug}
+helm=${EVENKEEL_HELM:-helm}
+. tests/checks.sh
+operator=
+ended() {
+  [ -n "$operator" ] && kill "$operator" 2>/dev/null && wait "$operator" 2>/dev/null
+  cleanup
+}
+trap ended EXIT
+
+"$binaries/evenkeel" up --bind 127.0.0.1:0 --kubeconfig "$work/kubeconfig" >"$work/out" 2>"$work/err" &
+server=$!
+until_says '^ready: '
+export KUBECONFIG=$work/kubeconfig HELM_CACHE_HOME=$work/helm HELM_CONFIG_HOME=$work/helm HELM_DATA_HOME=$work/helm
+h() { timeout 120 "$helm" --namespace shop "$@"; }
+
+# --- write ---------------------------------------------------------------------------------------------------------
+chart=$work/chart
+expect "write a chart" '' "$binaries/my-resource" manifests --helm "$chart" --image my-resource:1
+expect "write it again" '' "$binaries/my-resource" manifests --helm "$chart" --image my-resource:1
+expect "lint" '0 chart\(s\) failed' h lint --strict "$chart"
+
+# --- install -------------------------------------------------------------------------------------------------------
+expect "install" 'STATUS: deployed' h install keeper "$chart" --create-namespace
+expect "the notes say how to read metrics" 'my-resource-metrics-reader' h get notes keeper
+expect "the definition is served" 'customresourcedefinition' k wait --for=condition=Established crd/myresources.example.com --timeout=30s
+expect "the deployment has the image" '^my-resource:1$' k -n shop get deployment my-resource -o 'jsonpath={.spec.template.spec.containers[0].image}'
+refuse "a second release is refused" 'exists and cannot be imported' timeout 120 "$helm" install second "$chart" --namespace other --create-namespace
+
+# --- run as the account --------------------------------------------------------------------------------------------
+token=$(k -n shop create token my-resource)
+k config set-credentials operator --token="$token" >/dev/null
+k config set-context operator --cluster="$(k config view -o 'jsonpath={.clusters[0].name}')" --user=operator --namespace=shop >/dev/null
+cp "$KUBECONFIG" "$work/operator.kubeconfig"
+kubectl --kubeconfig "$work/operator.kubeconfig" config use-context operator >/dev/null
+# In a pod, the definitions are not installed by the operator.
+KUBERNETES_SERVICE_HOST=x KUBECONFIG=$work/operator.kubeconfig "$binaries/my-resource" >"$work/operator.log" 2>&1 &
+operator=$!
+expect "apply a sample" 'created' k apply -f examples/my-resource/samples
+expect "the operator reconciles it" 'condition met' k wait --for=jsonpath='{.status.phase}'=Ready --all myresources --timeout=60s
+expect "nothing was forbidden" '^0$' sh -c "grep -c -i forbidden '$work/operator.log' || true"
+
+# --- upgrade, roll back --------------------------------------------------------------------------------------------
+sed -i '0,/^    kind: MyResource$/s//    shortNames: [upgraded]\n    kind: MyResource/' "$chart/templates/crds.yaml"
+expect "upgrade" 'STATUS: deployed' h upgrade keeper "$chart" --set image.tag=2 --set leaderElection.enabled=true --set replicas=2
+expect "the image is new" '^my-resource:2$' k -n shop get deployment my-resource -o 'jsonpath={.spec.template.spec.containers[0].image}'
+expect "the definition is upgraded with the chart" 'upgraded' k get crd myresources.example.com -o 'jsonpath={.spec.names.shortNames}'
+expect "several replicas have a budget" '^1$' k -n shop get poddisruptionbudget my-resource -o 'jsonpath={.spec.maxUnavailable}'
+expect "roll back" 'Rollback was a success' h rollback keeper 1
+expect "the image is the old one" '^my-resource:1$' k -n shop get deployment my-resource -o 'jsonpath={.spec.template.spec.containers[0].image}'
+refuse "the budget is deleted" 'not found' k -n shop get poddisruptionbudget my-resource
+refuse "a wrong value is refused" 'replica' h upgrade keeper "$chart" --set replica=2
+
+# --- uninstall -----------------------------------------------------------------------------------------------------
+kill "$operator" && wait "$operator" 2>/dev/null
+operator=
+expect "uninstall" 'release "keeper" uninstalled' h uninstall keeper
+refuse "the deployment is deleted" 'not found' k -n shop get deployment my-resource
+expect "the definition and its objects are kept" 'web' k get myresources
+expect "install again" 'STATUS: deployed' h install keeper "$chart" --set crds.keep=false
+expect "uninstall with the definitions" 'uninstalled' h uninstall keeper
+expect "they are deleted" '' k wait --for=delete crd/myresources.example.com --timeout=30s
+
+ends TERM

@@ -37,6 +37,7 @@
 //! | `secured-server` | no | metrics over TLS, for those whom the API server allows to read them; `cli` enables it |
 //! | `ring`, `aws-lc-rs` | `ring` | TLS to the API server, by rustls with this provider of cryptography |
 //! | `otel` | no | traces of reconciles, sent to an OpenTelemetry collector |
+//! | `v1_33` to `v1_37` | none | the types of this Kubernetes version; a program enables exactly one, here or of `k8s-openapi` |
 //! | `cli` | no | the command line of an operator, for its `main` |
 //! | `cluster` | no | the embedded cluster and `#[evenkeel::test]`; an operator enables it for its tests only, and compiles no API server for production |
 //! | `sim` | no | exploration of scenarios by `#[evenkeel::explore]`, and the feature `cluster` |

@@ -158,13 +158,18 @@ impl Operator {
         self
     }
 
-    /// The manifests that a real cluster needs to run the operator in this namespace. Must be called within a tokio
-    /// runtime.
+    /// The manifests that a real cluster needs to run the operator in this namespace.
     ///
     /// # Errors
     /// When the recorded verbs cannot be read.
     pub fn manifests(self, namespace: &str) -> Result<Manifests, BoxError> {
-        // No request is sent: the manager is made only to learn what its controllers watch.
+        // No request is sent: the manager is made only to learn what its controllers watch. A client wants a runtime all
+        // the same; the caller's own, if there is one, because none may end within another.
+        let runtime = match tokio::runtime::Handle::try_current() {
+            Ok(_) => None,
+            Err(_) => Some(tokio::runtime::Builder::new_current_thread().enable_all().build()?),
+        };
+        let _entered = runtime.as_ref().map(tokio::runtime::Runtime::enter);
         let nowhere = Config::new(http::Uri::from_static("http://localhost"));
         let manager = (self.controllers)(Manager::new(Client::try_from(nowhere)?));
         let manifests = manager.manifests(self.name, namespace);

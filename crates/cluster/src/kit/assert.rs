@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::diff::{Diff, Mode};
 use super::objects::ApiScope;
 use crate::cluster::Cluster;
+use crate::transport::Write;
 
 /// Compares two objects field by field, and returns `None` if they are equal. `metadata.managedFields` is ignored.
 ///
@@ -128,12 +129,14 @@ impl Cluster {
     }
 
     /// Asserts that no client has changed an object since the last [`Cluster::mark`], for example in a second
-    /// reconcile.
+    /// reconcile. The renewal of leases, by which nodes and leaders say that they live, does not count.
     ///
     /// ```
+    /// # use std::time::Duration;
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
-    /// cluster.mark();
     /// cluster.settled().await;
+    /// cluster.mark();
+    /// cluster.advance(Duration::from_secs(1000)).await;
     /// cluster.assert_no_writes();
     /// # });
     /// ```
@@ -142,11 +145,39 @@ impl Cluster {
     /// Panics if there were writes, and lists them with the clients that sent them.
     #[track_caller]
     pub fn assert_no_writes(&self) {
-        let writes = self.writes();
-        if !writes.is_empty() {
-            let lines: Vec<String> = writes.iter().map(|write| format!("  {write}")).collect();
-            panic!("{} writes since the mark, but none were expected:\n{}", writes.len(), lines.join("\n"));
-        }
+        demand_none(self.writes().iter().filter(|write| !is_renewal(write)));
+    }
+
+    /// Asserts that one client has changed no object since the last [`Cluster::mark`]; `by` is the name that an operator
+    /// runs under. The renewal of its lease does not count.
+    ///
+    /// ```
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
+    /// cluster.mark();
+    /// cluster.settled().await;
+    /// cluster.assert_no_writes_by("my-operator");
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    /// Panics if there were writes, and lists them.
+    #[track_caller]
+    pub fn assert_no_writes_by(&self, by: &str) {
+        demand_none(self.writes().iter().filter(|write| &*write.by == by && !is_renewal(write)));
+    }
+}
+
+/// Whether a write renews a lease. Creating and deleting one are not upkeep.
+fn is_renewal(write: &Write) -> bool {
+    let lease = write.path.starts_with("/apis/coordination.k8s.io/") && write.path.contains("/leases/");
+    lease && write.method != http::Method::DELETE
+}
+
+#[track_caller]
+fn demand_none<'a>(writes: impl Iterator<Item = &'a Write>) {
+    let lines: Vec<String> = writes.map(|write| format!("  {write}")).collect();
+    if !lines.is_empty() {
+        panic!("{} writes since the mark, but none were expected:\n{}", lines.len(), lines.join("\n"));
     }
 }
 

@@ -412,3 +412,17 @@ fn who_manages_a_field_is_no_difference() {
     let managed = json!({"metadata": {"name": "a", "managedFields": [{"manager": "test"}]}});
     assert_eq!(testing::diff(&managed, &json!({"metadata": {"name": "a"}})), None);
 }
+
+/// Nodes renew their leases for ever: that is no write that a test should have to expect.
+#[evenkeel_macros::test(crate = evenkeel_cluster)]
+async fn the_renewal_of_leases_is_no_write_that_counts(cluster: Cluster) {
+    cluster.settled().await;
+    cluster.mark();
+    cluster.advance(std::time::Duration::from_secs(1000)).await;
+    assert!(cluster.writes().iter().any(|write| write.path.contains("/leases/")), "leases were renewed");
+    cluster.assert_no_writes();
+    cluster.apply(config("a", "one")).await.expect("it is stored");
+    cluster.assert_no_writes_by("my-operator");
+    let counted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cluster.assert_no_writes_by("client")));
+    assert!(counted.is_err(), "the write of this client counts");
+}

@@ -191,7 +191,7 @@ fn under_conditions(
 fn document(name: &str, object: &Value) -> anyhow::Result<String> {
     let mut object = object.clone();
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-    for subject in object["subjects"].as_array_mut().into_iter().flatten() {
+    for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
         subject["name"] = ACCOUNT.into();
     }
     let mut text = serde_saphyr::to_string(&object)?.replace("{{", "{{ \"{{\" }}");

@@ -95,7 +95,7 @@ impl Secured {
     /// How many reviews the API server was sent: tokens, and permissions.
     fn reviews(&self) -> (usize, usize) {
         let requests = self.cluster.requests();
-        let count = |resource: &str| requests.iter().filter(|it| it.path.ends_with(resource)).count();
+        let count = |resource: &str| requests.iter().filter(|it| it.path.contains(resource)).count();
         (count("/tokenreviews"), count("/subjectaccessreviews"))
     }
 }

@@ -47,8 +47,8 @@ expect "the operator reconciles it" 'condition met' k wait --for=jsonpath='{.sta
 expect "nothing was forbidden" '^0$' sh -c "grep -c -i forbidden '$work/operator.log' || true"
 
 # --- upgrade, roll back --------------------------------------------------------------------------------------------
-sed -i '0,/^    kind: MyResource$/s//    shortNames: [upgraded]\n    kind: MyResource/' "$chart/templates/crds.yaml"
-expect "upgrade" 'STATUS: deployed' h upgrade keeper "$chart" --set image.tag=2 --set leaderElection.enabled=true --set replicas=2
+sed -i 's/^\( *- \)mr$/\1upgraded/' "$chart/templates/crds.yaml"
+expect "upgrade" 'STATUS: deployed' h upgrade keeper "$chart" --set-string image.tag=2 --set leaderElection.enabled=true --set replicas=2
 expect "the image is new" '^my-resource:2$' k -n shop get deployment my-resource -o 'jsonpath={.spec.template.spec.containers[0].image}'
 expect "the definition is upgraded with the chart" 'upgraded' k get crd myresources.example.com -o 'jsonpath={.spec.names.shortNames}'
 expect "several replicas have a budget" '^1$' k -n shop get poddisruptionbudget my-resource -o 'jsonpath={.spec.maxUnavailable}'

@@ -229,7 +229,7 @@ async fn a_setting_is_the_flag_of_the_same_meaning() {
         (&["metrics.secure=false", "metrics.port=8080"], "--metrics-secure=false"),
         (&["metrics.enabled=false"], "--metrics-bind-address 0"),
         (&["health.enabled=false"], "--health-probe-bind-address 0"),
-        (&["image.repository=a/b", "image.tag=7"], "--image a/b:7"),
+        (&["image.repository=a/b", "image.tag=v7"], "--image a/b:v7"),
         (
             &[
                 "leaderElection.enabled=true", "replicas=3", "leaderElection.resourceName=m",

@@ -49,6 +49,11 @@ kubectl:
     bash tests/kubectl.sh
     bash tests/demo.sh
 
+# Check the dashboard in Chromium, and make the pictures of the book.
+page:
+    cargo build -p evenkeel-cli
+    bash tests/page.sh target/debug/evenkeel docs/src/images
+
 # Kill `evenkeel up --data-dir` this often under load, and check what its clients saw for linearizability.
 kill kills="1000" seed="1":
     cargo build -p evenkeel-cli -p evenkeel-history

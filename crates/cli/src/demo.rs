@@ -18,6 +18,7 @@ use evenkeel::cluster::serve::ServeOptions;
 use evenkeel::k8s_openapi::api::core::v1::Pod;
 use evenkeel::kube::ResourceExt as _;
 use evenkeel::kube::api::{WatchEvent, WatchParams};
+use evenkeel_dashboard::{Dashboard, Source};
 use futures::TryStreamExt as _;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -73,6 +74,10 @@ pub(crate) struct Demo {
     /// Where to write the kubeconfig [default: evenkeel-demo.kubeconfig in the temporary directory].
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
+    /// Serve the dashboard on this loopback address; port 0 takes any free port
+    /// [default: 127.0.0.1:0, unless --exit is given].
+    #[arg(long, value_name = "ADDR:PORT")]
+    dashboard: Option<SocketAddr>,
     /// Run without the operators, to see that nothing happens without them: the demo then fails.
     #[arg(long)]
     no_operators: bool,
@@ -102,7 +107,13 @@ impl Demo {
             server.url(),
             start.elapsed()
         ))?;
-        screen.say(&format!("kubectl: export KUBECONFIG={}\n", kubeconfig.display()))?;
+        screen.say(&format!("kubectl: export KUBECONFIG={}", kubeconfig.display()))?;
+        if let Some(address) = self.dashboard_address() {
+            let dashboard = Dashboard::bind(address, Source::Cluster(cluster.clone())).await?;
+            screen.say(&format!("dashboard: {}", dashboard.one_time_link()))?;
+            tokio::spawn(dashboard.run());
+        }
+        screen.say("")?;
         let (end, ended) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.run(async {
             // The sender is dropped to stop the server, which gives an error here.
@@ -167,6 +178,12 @@ impl Demo {
         screen.say("try: kubectl get myresources,visitorsapps,databases,pods")?;
         crate::os::shutdown_signal()?.await;
         Ok(())
+    }
+
+    /// Where the dashboard is served, if it is.
+    fn dashboard_address(&self) -> Option<SocketAddr> {
+        let default = (!self.exit).then(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        self.dashboard.or(default)
     }
 
     fn kubeconfig_path(&self) -> anyhow::Result<PathBuf> {

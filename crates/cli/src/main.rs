@@ -9,7 +9,9 @@ mod demo;
 mod generate;
 mod hint;
 mod new;
+mod open;
 mod os;
+mod record;
 mod snapshot;
 mod up;
 
@@ -25,6 +27,7 @@ use tracing_subscriber::EnvFilter;
 /// `evenkeel up` starts a Kubernetes API server for development; kubectl and operators use it like any other cluster.
 /// `evenkeel demo` shows example operators at work. `evenkeel snapshot` saves the state of a running cluster.
 /// `evenkeel new` starts an operator, and `evenkeel generate types` writes Rust types for definitions of others.
+/// `evenkeel why` says why an object is as it is; `record`, `top` and `loops` show what an operator did lately.
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
@@ -41,11 +44,16 @@ enum Command {
     Completions(about::Completions),
     Demo(demo::Demo),
     Generate(generate::Generate),
+    Loops(record::Loops),
     Man(about::Man),
     New(new::New),
+    Open(open::Open),
+    Record(record::RecordCommand),
     Snapshot(snapshot::Snapshot),
+    Top(record::Top),
     Up(up::Up),
     Version(about::Version),
+    Why(record::WhyCommand),
 }
 
 fn main() -> ExitCode {
@@ -58,11 +66,16 @@ fn main() -> ExitCode {
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Demo(demo) => demo.run(),
         Command::Generate(generate) => generate.run(),
+        Command::Loops(loops) => loops.run(),
         Command::Man(man) => man.run(Cli::command()),
         Command::New(new) => new.run(),
+        Command::Open(open) => open.run(),
+        Command::Record(record) => record.run(),
         Command::Snapshot(snapshot) => snapshot.run(),
+        Command::Top(top) => top.run(),
         Command::Up(up) => up.run(),
         Command::Version(version) => version.run(),
+        Command::Why(why) => why.run(),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,7 +12,8 @@ use evenkeel::kubeconfig::without_quotes;
 use crate::hint::Hinted;
 
 /// The hint for a kubeconfig that cannot be read.
-const NAME_KUBECONFIG: &str = "is `evenkeel up` running? pass its kubeconfig with --kubeconfig or KUBECONFIG";
+pub(crate) const NAME_KUBECONFIG: &str =
+    "is `evenkeel up` running? pass its kubeconfig with --kubeconfig or KUBECONFIG";
 
 /// Save the state of a running cluster, for `evenkeel up --restore`.
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use evenkeel::Cluster;
 use evenkeel::cluster::serve::{ServeOptions, Server, Tokens};
+use evenkeel_dashboard::{Dashboard, Source};
 
 use crate::audit::{AuditFlags, OpenAudit};
 use crate::hint::Hinted;
@@ -49,6 +50,10 @@ pub(crate) struct Up {
     /// Start only the API server: no controllers, no scheduler, no nodes.
     #[arg(long)]
     no_controllers: bool,
+    /// Serve the dashboard on this loopback address; port 0 takes any free port. A link is printed that logs in as the
+    /// administrator, once; otherwise the page asks for a bearer token. A login ends after eight hours.
+    #[arg(long, value_name = "ADDR:PORT")]
+    dashboard: Option<SocketAddr>,
     #[command(flatten)]
     audit: AuditFlags,
 }
@@ -75,6 +80,11 @@ impl Up {
         options.tokens = tokens;
         let server = cluster.serve(options).await?;
         announce(&server, &kubeconfig)?;
+        if let Some(address) = self.dashboard {
+            let dashboard = Dashboard::bind(address, Source::Cluster(cluster.clone())).await?;
+            crate::open::announce(&dashboard)?;
+            tokio::spawn(dashboard.run());
+        }
         server.run(ended).await;
         if let Some(audit) = audit {
             audit.log.close().await;

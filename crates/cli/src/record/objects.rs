@@ -1,0 +1,100 @@
+//! The object that a question is about, and the objects that it owns, from the cluster.
+
+use evenkeel::kube::Client;
+use evenkeel::kube::api::ListParams;
+use evenkeel::kube::api::{Api, DynamicObject};
+use evenkeel::kube::core::{ApiResource, GroupVersionKind};
+use evenkeel_record::Key;
+use serde_json::Value;
+
+/// The kinds between a custom resource and its pods, and the pods: where descendants are looked for.
+const OWNED: [(&str, &str, &str); 7] = [
+    ("apps", "v1", "Deployment"),
+    ("apps", "v1", "StatefulSet"),
+    ("apps", "v1", "DaemonSet"),
+    ("batch", "v1", "CronJob"),
+    ("batch", "v1", "Job"),
+    ("apps", "v1", "ReplicaSet"),
+    ("", "v1", "Pod"),
+];
+
+/// What the cluster has of an object.
+pub(super) struct Found {
+    /// The object's key, with its kind as the cluster spells it, and without a namespace if the kind has none.
+    pub(super) key: Key,
+    /// The plural of its kind.
+    pub(super) resource: Option<String>,
+    pub(super) object: Option<Value>,
+    pub(super) descendants: Vec<Value>,
+}
+
+impl Found {
+    /// Nothing, if there is no cluster to ask.
+    pub(super) fn none(key: &Key) -> Self {
+        Self { key: key.clone(), resource: None, object: None, descendants: Vec::new() }
+    }
+}
+
+/// Finds the object and the objects that it owns, directly or indirectly.
+pub(super) async fn find(client: &Client, key: &Key) -> anyhow::Result<Found> {
+    let mut found = Found::none(key);
+    let Some((resource, namespaced)) = resource_of(client, &key.kind).await? else { return Ok(found) };
+    found.key.kind.clone_from(&resource.kind);
+    if !namespaced {
+        found.key.namespace = None;
+    }
+    found.resource = Some(resource.plural.clone());
+    let object = api(client, &resource, found.key.namespace.as_deref()).get_opt(&key.name).await?;
+    let Some(object) = object else { return Ok(found) };
+    let mut owners: Vec<String> = object.metadata.uid.iter().cloned().collect();
+    for (group, version, kind) in OWNED {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let list = api(client, &resource, found.key.namespace.as_deref()).list(&ListParams::default()).await;
+        // A kind that the user may not list is left out: the others still say something.
+        for child in list.map(|list| list.items).unwrap_or_default() {
+            let of_ours = |owner: &str| owners.iter().any(|ours| ours == owner);
+            if child.metadata.owner_references.iter().flatten().any(|owner| of_ours(&owner.uid)) {
+                owners.extend(child.metadata.uid.clone());
+                let mut child = serde_json::to_value(child)?;
+                child["kind"] = kind.into();
+                found.descendants.push(child);
+            }
+        }
+    }
+    found.object = Some(serde_json::to_value(object)?);
+    Ok(found)
+}
+
+fn api(client: &Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+        None => Api::all_with(client.clone(), resource),
+    }
+}
+
+/// The resource with this kind, plural, singular or short name, and whether it has namespaces.
+async fn resource_of(client: &Client, kind: &str) -> anyhow::Result<Option<(ApiResource, bool)>> {
+    let core = client.list_core_api_resources("v1").await.map(|list| vec![("v1".to_owned(), list)])?;
+    let mut all = core;
+    for group in client.list_api_groups().await?.groups {
+        let Some(version) = group.preferred_version.or_else(|| group.versions.into_iter().next()) else {
+            continue;
+        };
+        // A group whose server is away is left out.
+        if let Ok(list) = client.list_api_group_resources(&version.group_version).await {
+            all.push((version.group_version, list));
+        }
+    }
+    let named = |name: &str| name.eq_ignore_ascii_case(kind);
+    let found = all.iter().find_map(|(group_version, list)| {
+        let resource = list.resources.iter().find(|it| {
+            let short = it.short_names.iter().flatten().any(|name| named(name));
+            !it.name.contains('/')
+                && (named(&it.kind) || named(&it.name) || named(&it.singular_name) || short)
+        })?;
+        let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
+        let gvk = GroupVersionKind::gvk(group, version, &resource.kind);
+        Some((ApiResource::from_gvk_with_plural(&gvk, &resource.name), resource.namespaced))
+    });
+    Ok(found)
+}

@@ -1,0 +1,3 @@
+/** The chart library, as far as its types matter here. */
+declare const uPlot: any;
+export default uPlot;

@@ -1,0 +1,27 @@
+//! The dashboard: one page that shows a cluster, its operators, and why they do what they do.
+//!
+//! ```text
+//! browser ─▶ origin ▸ session ─▶ page · record · API server, as the logged-in user · acts on the embedded cluster
+//! ```
+//! Everything that the page reads and writes goes to the API server as the user who logged in, so that RBAC decides.
+//! The record and the acts on the embedded cluster need permission to `get` and `post` the path `/debug/evenkeel`.
+//!
+//! *Invariant:* without a session, only the login is served. A session ends after [`SESSION_MAX`].
+//! *Invariant:* no other origin can use it: requests must name this server as their host, browsers must say that they
+//! come from its own page, and no answer permits another origin.
+//! *Invariant:* no token is ever part of a URL. The code of a one-time link is in the fragment, which browsers do not
+//! send, and is exchanged by POST.
+//! *Invariant:* it speaks plain HTTP, and so listens on loopback addresses only.
+
+mod acts;
+mod answer;
+mod assets;
+mod origin;
+mod server;
+mod session;
+mod source;
+
+pub use assets::page_files;
+pub use server::{Dashboard, DashboardError};
+pub use session::SESSION_MAX;
+pub use source::Source;

@@ -1,0 +1,331 @@
+//! The server: from a connection to an answer.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use evenkeel_cluster::User;
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use crate::acts::Act;
+use crate::answer::{self, Body};
+use crate::session::{SESSION_MAX, Session, Sessions};
+use crate::source::Source;
+use crate::{assets, origin};
+
+/// The largest body of a request: what the API server takes.
+const BODY_MAX_BYTES: usize = 3 << 20;
+
+/// How often those who follow the record get news.
+const NEWS_PERIOD: Duration = Duration::from_millis(500);
+
+/// How often the token of a session is checked again.
+const CHECK_PERIOD: Duration = Duration::from_secs(60);
+
+/// How long a client may take to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long to wait after an `accept` that failed, such as for lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The user of a one-time link, as in the kubeconfig of the cluster.
+const ADMIN: (&str, [&str; 2]) = ("kubernetes-admin", ["system:masters", "system:authenticated"]);
+
+/// The page could not be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DashboardError {
+    /// The address is reachable from other machines.
+    #[error(
+        "the dashboard speaks plain HTTP and cannot listen on {0}, which other machines may reach; choose a loopback address such as 127.0.0.1:0"
+    )]
+    NotLoopback(SocketAddr),
+    /// The address cannot be bound.
+    #[error("cannot listen on {address}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+/// A dashboard on a port. It listens already, and answers once it is [run](Dashboard::run).
+pub struct Dashboard {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    address: SocketAddr,
+    source: Source,
+    sessions: Sessions,
+}
+
+/// What the login sends: a bearer token, or the code of a one-time link.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Login {
+    Token { token: String },
+    Code { code: String },
+}
+
+impl Dashboard {
+    /// Listens on a loopback address.
+    ///
+    /// # Errors
+    /// Fails if the address is not a loopback address or cannot be bound.
+    pub async fn bind(address: SocketAddr, source: Source) -> Result<Self, DashboardError> {
+        if !address.ip().is_loopback() {
+            return Err(DashboardError::NotLoopback(address));
+        }
+        let bind = |source| DashboardError::Bind { address, source };
+        let listener = TcpListener::bind(address).await.map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        Ok(Self { listener, shared: Arc::new(Shared { address, source, sessions: Sessions::new() }) })
+    }
+
+    /// The URL of the page, which asks for a token.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.shared.address)
+    }
+
+    /// A link that logs in as the administrator, once, within ten minutes.
+    pub fn one_time_link(&self) -> String {
+        format!("{}#code={}", self.url(), self.shared.sessions.code())
+    }
+
+    /// Serves until the future is dropped.
+    pub async fn run(self) {
+        loop {
+            let stream = match self.listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "the dashboard cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let shared = self.shared.clone();
+            let service = service_fn(move |request: Request<Incoming>| {
+                let shared = shared.clone();
+                async move { Ok::<_, Infallible>(shared.answer(request).await) }
+            });
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service);
+            // A broken connection concerns its client only.
+            tokio::spawn(async move { drop(connection.await) });
+        }
+    }
+}
+
+impl std::fmt::Debug for Dashboard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dashboard({})", self.shared.address)
+    }
+}
+
+impl Shared {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        if !origin::is_own_host(&head, self.address) {
+            return answer::refused(
+                StatusCode::MISDIRECTED_REQUEST,
+                "this server is not the host that you ask for",
+            );
+        }
+        if origin::is_foreign(&head) {
+            return answer::refused(StatusCode::FORBIDDEN, "a page of another origin asks");
+        }
+        let session = self.session(&head).await;
+        let path = head.uri.path().to_owned();
+        if head.method == Method::GET
+            && let Some(answer) = asset(&path, session.is_some())
+        {
+            return answer;
+        }
+        if !origin::is_of_page(&head) {
+            return answer::refused(StatusCode::FORBIDDEN, "the header x-evenkeel-page is missing");
+        }
+        if path == "/login" && head.method == Method::POST {
+            return self.login(body).await;
+        }
+        let Some((id, session)) = session else {
+            return answer::refused(StatusCode::UNAUTHORIZED, "log in first");
+        };
+        match (&head.method, path.as_str()) {
+            (&Method::POST, "/logout") => {
+                self.sessions.end(&id);
+                answer::json(&json!({}))
+            }
+            (&Method::GET, "/session") => self.describe(&session).await,
+            (&Method::GET, "/record") => self.record(&session).await,
+            (&Method::GET, "/record/stream") => self.follow(&session).await,
+            (&Method::POST, "/act") => self.act(&session, body).await,
+            _ => match path.strip_prefix("/k8s") {
+                Some(rest) if rest.starts_with('/') => forward(&session, head, rest, body).await,
+                _ => answer::refused(StatusCode::NOT_FOUND, "there is no such page"),
+            },
+        }
+    }
+
+    /// The session of a request. A session whose token is not good any more ends.
+    async fn session(&self, head: &Parts) -> Option<(String, Session)> {
+        let (id, session) = self.sessions.of(&head.headers)?;
+        if let Some(token) = session.token.as_ref().filter(|_| session.checked.elapsed() > CHECK_PERIOD) {
+            match self.source.authenticate(token).await {
+                Some(user) if user.name == session.user.name => self.sessions.checked(&id),
+                _ => {
+                    self.sessions.end(&id);
+                    return None;
+                }
+            }
+        }
+        Some((id, session))
+    }
+
+    async fn login(&self, body: Incoming) -> Response<Body> {
+        let login = read(body).await.and_then(|bytes| serde_json::from_slice::<Login>(&bytes).ok());
+        let (user, token) = match login {
+            Some(Login::Token { token }) => (self.source.authenticate(token.trim()).await, Some(token)),
+            Some(Login::Code { code }) => {
+                let admin = User::new(ADMIN.0, ADMIN.1);
+                (self.sessions.redeem(&code).then_some(admin), None)
+            }
+            None => return answer::refused(StatusCode::BAD_REQUEST, "send a token or a code"),
+        };
+        let Some(user) = user else {
+            return answer::refused(
+                StatusCode::UNAUTHORIZED,
+                "the token or the link is not good, or was used already",
+            );
+        };
+        let (now, client) = (Instant::now(), self.source.client_as(&user));
+        let token = token.map(|token| token.trim().into());
+        let session = Session { user, client, token, expires: now + SESSION_MAX, checked: now };
+        let mut answer = answer::json(&json!({}));
+        if let Ok(cookie) = self.sessions.begin(session).parse() {
+            answer.headers_mut().insert(header::SET_COOKIE, cookie);
+        }
+        answer
+    }
+
+    async fn describe(&self, session: &Session) -> Response<Body> {
+        let left = session.expires.saturating_duration_since(Instant::now());
+        let client = session.client.as_ref();
+        let operators = self.source.cluster().map(|cluster| cluster.operators()).unwrap_or_default();
+        answer::json(&json!({
+            "user": session.user.name,
+            "groups": session.user.groups,
+            "endsInSeconds": left.as_secs(),
+            "cluster": session.client.is_some(),
+            "mayReadRecord": self.source.allows(client, "get").await,
+            "mayAct": client.is_some() && self.source.allows(client, "post").await,
+            "operators": operators,
+        }))
+    }
+
+    async fn record(&self, session: &Session) -> Response<Body> {
+        if !self.source.allows(session.client.as_ref(), "get").await {
+            return answer::refused(StatusCode::FORBIDDEN, "you may not get /debug/evenkeel");
+        }
+        answer::bytes(StatusCode::OK, "application/json", self.source.record().to_json())
+    }
+
+    /// What is recorded from now on, as a stream of events. Each is a record with the new entries.
+    async fn follow(&self, session: &Session) -> Response<Body> {
+        if !self.source.allows(session.client.as_ref(), "get").await {
+            return answer::refused(StatusCode::FORBIDDEN, "you may not get /debug/evenkeel");
+        }
+        let Some(cluster) = self.source.cluster() else {
+            return answer::refused(StatusCode::NOT_FOUND, "a saved record has no news");
+        };
+        let (follower, end) = (cluster.follow_record(), session.expires);
+        let news = futures::stream::unfold(follower, move |mut follower| async move {
+            tokio::time::sleep(NEWS_PERIOD).await;
+            if Instant::now() >= end {
+                return None;
+            }
+            let event = format!("data: {}\n\n", follower.news().to_json());
+            Some((
+                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Frame::data(Bytes::from(event))),
+                follower,
+            ))
+        });
+        answer::stream(StatusCode::OK, "text/event-stream", StreamBody::new(news).boxed_unsync())
+    }
+
+    async fn act(&self, session: &Session, body: Incoming) -> Response<Body> {
+        let client = session.client.as_ref();
+        let (Some(cluster), true) = (self.source.cluster(), self.source.allows(client, "post").await) else {
+            return answer::refused(StatusCode::FORBIDDEN, "you may not post to /debug/evenkeel");
+        };
+        let act = read(body).await.and_then(|bytes| serde_json::from_slice::<Act>(&bytes).ok());
+        match act.map(|act| act.perform(cluster)) {
+            Some(Ok(done)) => answer::json(&json!({ "message": done })),
+            Some(Err(why)) => answer::refused(StatusCode::UNPROCESSABLE_ENTITY, &why),
+            None => answer::refused(StatusCode::BAD_REQUEST, "there is no such act"),
+        }
+    }
+}
+
+/// A file of the page. The page itself is the login for those who are not logged in.
+fn asset(path: &str, known: bool) -> Option<Response<Body>> {
+    let path = match path {
+        "/" if known => "/index.html",
+        "/" => "/login.html",
+        path => path,
+    };
+    let asset = assets::find(path).filter(|asset| known || asset.is_login)?;
+    Some(answer::bytes(StatusCode::OK, asset.media_type, asset.bytes))
+}
+
+async fn read(body: Incoming) -> Option<Bytes> {
+    Limited::new(body, BODY_MAX_BYTES).collect().await.ok().map(|body| body.to_bytes())
+}
+
+/// Sends a request to the API server as the user of the session.
+async fn forward(session: &Session, head: Parts, path: &str, body: Incoming) -> Response<Body> {
+    let Some(client) = &session.client else {
+        return answer::refused(StatusCode::NOT_FOUND, "there is no cluster, only a record");
+    };
+    let Some(body) = read(body).await else {
+        return answer::refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+    };
+    let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut request = Request::builder().method(head.method).uri(format!("{path}{query}"));
+    for name in [header::CONTENT_TYPE, header::ACCEPT] {
+        if let Some(value) = head.headers.get(&name) {
+            request = request.header(name, value);
+        }
+    }
+    let Ok(request) = request.body(kube::client::Body::from(body.to_vec())) else {
+        return answer::refused(StatusCode::BAD_REQUEST, "the path is malformed");
+    };
+    match client.send(request).await {
+        Ok(response) => {
+            let (head, body) = response.into_parts();
+            let body = body.map_err(Into::into).boxed_unsync();
+            let mut answer = answer::stream(head.status, "application/json", body);
+            if let Some(kind) = head.headers.get(header::CONTENT_TYPE) {
+                answer.headers_mut().insert(header::CONTENT_TYPE, kind.clone());
+            }
+            answer
+        }
+        Err(error) => answer::refused(StatusCode::BAD_GATEWAY, &error.to_string()),
+    }
+}

@@ -1,0 +1,148 @@
+//! Who is logged in: by a bearer token, or by the code of a one-time link.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_cluster::User;
+use evenkeel_env::Env;
+use http::HeaderMap;
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How long a login lasts: a working day.
+pub const SESSION_MAX: Duration = Duration::from_secs(8 * 60 * 60);
+
+/// How long the code of a one-time link is good: long enough to open a browser.
+const CODE_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// How many sessions there may be: more are not people.
+const SESSIONS_MAX: usize = 256;
+
+/// The cookie that names a session.
+const COOKIE: &str = "evenkeel-session";
+
+/// A login.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub(crate) user: User,
+    /// A client that acts as the user; none if there is no cluster.
+    pub(crate) client: Option<Client>,
+    /// The token of the login, which is checked again from time to time; none after a one-time link.
+    pub(crate) token: Option<Arc<str>>,
+    pub(crate) expires: Instant,
+    pub(crate) checked: Instant,
+}
+
+pub(crate) struct Sessions {
+    env: Env,
+    by_id: Mutex<BTreeMap<String, Session>>,
+    /// The codes of one-time links that were not used yet, with their end.
+    codes: Mutex<Vec<(String, Instant)>>,
+}
+
+impl Sessions {
+    pub(crate) fn new() -> Self {
+        // Ids must not be guessable, whatever the seed of the cluster.
+        Self { env: Env::system(), by_id: Mutex::default(), codes: Mutex::default() }
+    }
+
+    fn secret(&self) -> String {
+        let mut bytes = [0; 32];
+        self.env.fill(&mut bytes);
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The code of a new one-time link.
+    pub(crate) fn code(&self) -> String {
+        let code = self.secret();
+        self.codes.lock().push((code.clone(), Instant::now() + CODE_MAX));
+        code
+    }
+
+    /// Whether the code is good, which it is once.
+    pub(crate) fn redeem(&self, code: &str) -> bool {
+        let now = Instant::now();
+        let mut codes = self.codes.lock();
+        codes.retain(|(_, end)| *end > now);
+        let found = codes.iter().position(|(known, _)| is_same(known, code));
+        found.map(|at| codes.remove(at)).is_some()
+    }
+
+    /// Begins a session. Returns the value of its cookie.
+    pub(crate) fn begin(&self, session: Session) -> String {
+        let id = self.secret();
+        let mut sessions = self.by_id.lock();
+        let now = Instant::now();
+        sessions.retain(|_, session| session.expires > now);
+        if sessions.len() >= SESSIONS_MAX {
+            let oldest = sessions.iter().min_by_key(|(_, session)| session.expires).map(|(id, _)| id.clone());
+            oldest.and_then(|id| sessions.remove(&id));
+        }
+        sessions.insert(id.clone(), session);
+        format!("{COOKIE}={id}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}", SESSION_MAX.as_secs())
+    }
+
+    /// The session of a request, with its id.
+    pub(crate) fn of(&self, headers: &HeaderMap) -> Option<(String, Session)> {
+        let cookies = headers.get_all(http::header::COOKIE).iter().filter_map(|it| it.to_str().ok());
+        let mut named = cookies.flat_map(|it| it.split(';')).filter_map(|it| it.trim().split_once('='));
+        let (_, id) = named.find(|(name, _)| *name == COOKIE)?;
+        let session = self.by_id.lock().get(id).cloned()?;
+        (session.expires > Instant::now()).then(|| (id.to_owned(), session))
+    }
+
+    /// Notes that the token of a session was checked now.
+    pub(crate) fn checked(&self, id: &str) {
+        if let Some(session) = self.by_id.lock().get_mut(id) {
+            session.checked = Instant::now();
+        }
+    }
+
+    pub(crate) fn end(&self, id: &str) {
+        self.by_id.lock().remove(id);
+    }
+}
+
+/// Compares two secrets in a time that does not depend on where they differ.
+fn is_same(one: &str, other: &str) -> bool {
+    let differ = one.bytes().zip(other.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
+    one.len() == other.len() && differ == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_code_is_good_once_and_for_a_while() {
+        let sessions = Sessions::new();
+        let code = sessions.code();
+        assert!(!sessions.redeem("") && !sessions.redeem(&code[1..]));
+        assert!(sessions.redeem(&code) && !sessions.redeem(&code));
+        let late = sessions.code();
+        tokio::time::advance(CODE_MAX + Duration::from_secs(1)).await;
+        assert!(!sessions.redeem(&late));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_ends_after_its_time() {
+        let sessions = Sessions::new();
+        let now = Instant::now();
+        let session = Session {
+            user: User::new("a", ["b"]),
+            client: None,
+            token: None,
+            expires: now + SESSION_MAX,
+            checked: now,
+        };
+        let cookie = sessions.begin(session);
+        assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::COOKIE, cookie.split(';').next().unwrap().parse().unwrap());
+        assert_eq!(sessions.of(&headers).unwrap().1.user.name, "a");
+        tokio::time::advance(SESSION_MAX).await;
+        assert!(sessions.of(&headers).is_none());
+    }
+}

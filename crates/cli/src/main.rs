@@ -5,6 +5,7 @@
 
 mod about;
 mod audit;
+mod dashboard;
 mod demo;
 mod generate;
 mod hint;

@@ -1,6 +1,5 @@
 //! `evenkeel open`: shows a saved record in the browser.
 
-use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ impl Open {
             let ended = crate::os::shutdown_signal()?;
             let record = crate::record::read(&self.file)?;
             let dashboard = Dashboard::bind(self.dashboard, Source::Record(Arc::new(record))).await?;
-            announce(&dashboard)?;
+            crate::dashboard::announce(&dashboard)?;
             tokio::select! {
                 biased;
                 () = ended => Ok(()),
@@ -36,12 +35,4 @@ impl Open {
         runtime.shutdown_background();
         result
     }
-}
-
-/// Prints the link that logs in.
-pub(crate) fn announce(dashboard: &Dashboard) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "dashboard: {}", dashboard.one_time_link())?;
-    out.flush()?;
-    Ok(())
 }

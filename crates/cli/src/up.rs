@@ -82,7 +82,7 @@ impl Up {
         announce(&server, &kubeconfig)?;
         if let Some(address) = self.dashboard {
             let dashboard = Dashboard::bind(address, Source::Cluster(cluster.clone())).await?;
-            crate::open::announce(&dashboard)?;
+            crate::dashboard::announce(&dashboard)?;
             tokio::spawn(dashboard.run());
         }
         server.run(ended).await;

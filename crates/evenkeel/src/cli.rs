@@ -194,7 +194,11 @@ impl Operator {
     }
 
     /// The files of the Helm chart or of the base for kustomize that is wanted, if one is.
-    fn files(self, wanted: &Wanted, replica: &Replica) -> anyhow::Result<(PathBuf, &'static str, chart::Files)> {
+    fn files(
+        self,
+        wanted: &Wanted,
+        replica: &Replica,
+    ) -> anyhow::Result<(PathBuf, &'static str, chart::Files)> {
         let (name, version, about, image) = (self.name, self.version, self.about, self.image(wanted));
         let manifests = self.manifests(&wanted.namespace).map_err(anyhow::Error::from_boxed)?;
         let source = chart::Source {

@@ -423,6 +423,7 @@ async fn the_renewal_of_leases_is_no_write_that_counts(cluster: Cluster) {
     cluster.assert_no_writes();
     cluster.apply(config("a", "one")).await.expect("it is stored");
     cluster.assert_no_writes_by("my-operator");
-    let counted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cluster.assert_no_writes_by("client")));
+    let counted =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cluster.assert_no_writes_by("client")));
     assert!(counted.is_err(), "the write of this client counts");
 }

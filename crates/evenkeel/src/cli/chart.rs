@@ -99,7 +99,8 @@ pub(super) fn helm(source: &Source<'_>) -> anyhow::Result<Files> {
     ];
     let own = |text: &str| text.replace("NAME", source.name);
     files.push(("templates/NOTES.txt".to_owned(), own(include_str!("chart/files/NOTES.txt"))));
-    files.push(("templates/_helpers.tpl".to_owned(), values.helpers(include_str!("chart/files/helpers.tpl"))));
+    files
+        .push(("templates/_helpers.tpl".to_owned(), values.helpers(include_str!("chart/files/helpers.tpl"))));
     files.push(("templates/deployment.yaml".to_owned(), own(include_str!("chart/files/deployment.yaml"))));
     let account = own(include_str!("chart/files/service-account.yaml"));
     files.push(("templates/service-account.yaml".to_owned(), account));
@@ -225,7 +226,9 @@ fn extra_metadata(kind: &str, annotated: bool) -> Option<String> {
 /// The settings of a kind's objects: the line after which they stand, and lines of a template.
 fn extra_fields(kind: &str) -> Option<(&'static str, String)> {
     let labels = |setting: &str| {
-        format!("    {{{{- with .Values.metrics.{setting}.labels }}}}\n    {{{{- toYaml . | nindent 4 }}}}\n    {{{{- end }}}}\n")
+        format!(
+            "    {{{{- with .Values.metrics.{setting}.labels }}}}\n    {{{{- toYaml . | nindent 4 }}}}\n    {{{{- end }}}}\n"
+        )
     };
     Some(match kind {
         "ServiceMonitor" => ("\n  labels:\n", labels("serviceMonitor")),
@@ -242,7 +245,9 @@ pub(super) fn write(folder: &Path, files: &Files, sign: &str) -> anyhow::Result<
     if folder.exists() {
         let mut entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {shown}"))?;
         if entries.next().is_some() && !folder.join(sign).exists() {
-            bail!("{shown} is not empty and has no {sign} (hint: name a new folder, or one that this command made)");
+            bail!(
+                "{shown} is not empty and has no {sign} (hint: name a new folder, or one that this command made)"
+            );
         }
     }
     for (path, text) in files {

@@ -54,8 +54,11 @@ async fn a_deployment_is_probed_where_its_arguments_have_it_serve() {
     );
     let container = &of_kind(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["readinessProbe"]["httpGet"]["port"], 9090);
-    let everything =
-        ["--health-probe-bind-address=[::]:9090", "--metrics-bind-address=[::]:9090", "--metrics-secure=false"];
+    let everything = [
+        "--health-probe-bind-address=[::]:9090",
+        "--metrics-bind-address=[::]:9090",
+        "--metrics-secure=false",
+    ];
     assert_eq!(container["args"], serde_json::json!(everything));
     assert_eq!(container["ports"], serde_json::json!([{"name": "http", "containerPort": 9090}]));
     assert_eq!(container["image"], "mirror:edge");

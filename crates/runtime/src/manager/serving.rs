@@ -162,7 +162,8 @@ impl Manager {
         let secured = self.start_secured(tasks, stages);
         #[cfg(not(feature = "secured-server"))]
         let secured = false;
-        let pages = if metrics.is_some() || secured || self.serving.probes_only { Pages::Probes } else { Pages::All };
+        let pages =
+            if metrics.is_some() || secured || self.serving.probes_only { Pages::Probes } else { Pages::All };
         let listens = [(listen, pages, "http"), (metrics, Pages::Metrics, "http of metrics")];
         for (listen, pages, name) in listens {
             let Some(listen) = listen else { continue };

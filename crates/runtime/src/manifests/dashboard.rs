@@ -61,35 +61,84 @@ fn panels(own: &str) -> Vec<Panel> {
     let quantile = |q: &str, metric: &str, by: &str| {
         format!("histogram_quantile({q}, sum by (le, {by}) (rate({metric}_bucket{{{own}}}[5m])))")
     };
-    let most_and_middle = |metric: &str, by: &str| [quantile("0.99", metric, by), quantile("0.5", metric, by)];
+    let most_and_middle =
+        |metric: &str, by: &str| [quantile("0.99", metric, by), quantile("0.5", metric, by)];
     let [slow, usual] = most_and_middle("controller_runtime_reconcile_time_seconds", "controller");
     let [slow_event, usual_event] = most_and_middle("evenkeel_event_to_reconcile_seconds", "controller");
     let [slow_request, usual_request] = most_and_middle("rest_client_request_duration_seconds", "verb");
     vec![
-        ("Reconciles", "ops", vec![(rate("controller_runtime_reconcile_total", "controller, result"), "{{controller}} {{result}}")]),
-        ("Reconciles that failed", "ops", vec![
-            (rate("controller_runtime_reconcile_errors_total", "controller"), "{{controller}} failed"),
-            (rate("controller_runtime_terminal_reconcile_errors_total", "controller"), "{{controller}} given up"),
-            (rate("controller_runtime_reconcile_panics_total", "controller"), "{{controller}} panicked"),
-            (rate("controller_runtime_reconcile_timeouts_total", "controller"), "{{controller}} timed out"),
-        ]),
+        (
+            "Reconciles",
+            "ops",
+            vec![(
+                rate("controller_runtime_reconcile_total", "controller, result"),
+                "{{controller}} {{result}}",
+            )],
+        ),
+        (
+            "Reconciles that failed",
+            "ops",
+            vec![
+                (rate("controller_runtime_reconcile_errors_total", "controller"), "{{controller}} failed"),
+                (
+                    rate("controller_runtime_terminal_reconcile_errors_total", "controller"),
+                    "{{controller}} given up",
+                ),
+                (rate("controller_runtime_reconcile_panics_total", "controller"), "{{controller}} panicked"),
+                (
+                    rate("controller_runtime_reconcile_timeouts_total", "controller"),
+                    "{{controller}} timed out",
+                ),
+            ],
+        ),
         ("Keys in the queue", "short", vec![(gauge("workqueue_depth", "controller"), "{{controller}}")]),
-        ("Workers with work", "short", vec![
-            (gauge("controller_runtime_active_workers", "controller"), "{{controller}} active"),
-            (gauge("controller_runtime_max_concurrent_reconciles", "controller"), "{{controller}} of"),
-        ]),
+        (
+            "Workers with work",
+            "short",
+            vec![
+                (gauge("controller_runtime_active_workers", "controller"), "{{controller}} active"),
+                (gauge("controller_runtime_max_concurrent_reconciles", "controller"), "{{controller}} of"),
+            ],
+        ),
         ("Time of a reconcile", "s", vec![(slow, "{{controller}} p99"), (usual, "{{controller}} p50")]),
-        ("From a change to its reconcile", "s", vec![(slow_event, "{{controller}} p99"), (usual_event, "{{controller}} p50")]),
-        ("Requests to the API server", "reqps", vec![(rate("rest_client_requests_total", "code, method"), "{{method}} {{code}}")]),
-        ("Time of a request to the API server", "s", vec![(slow_request, "{{verb}} p99"), (usual_request, "{{verb}} p50")]),
+        (
+            "From a change to its reconcile",
+            "s",
+            vec![(slow_event, "{{controller}} p99"), (usual_event, "{{controller}} p50")],
+        ),
+        (
+            "Requests to the API server",
+            "reqps",
+            vec![(rate("rest_client_requests_total", "code, method"), "{{method}} {{code}}")],
+        ),
+        (
+            "Time of a request to the API server",
+            "s",
+            vec![(slow_request, "{{verb}} p99"), (usual_request, "{{verb}} p50")],
+        ),
         ("Objects in caches", "short", vec![(gauge("evenkeel_cache_objects", "source"), "{{source}}")]),
         ("Size of caches", "bytes", vec![(gauge("evenkeel_cache_bytes", "source"), "{{source}}")]),
-        ("Watches that were opened again", "ops", vec![(rate("evenkeel_watch_restarts_total", "source"), "{{source}}")]),
-        ("Reconciles that met an old cache", "ops", vec![
-            (rate("evenkeel_stale_read_waits_total", "controller"), "{{controller}} waited"),
-            (rate("evenkeel_stale_reads_total", "controller"), "{{controller}} read from the server"),
-        ]),
+        (
+            "Watches that were opened again",
+            "ops",
+            vec![(rate("evenkeel_watch_restarts_total", "source"), "{{source}}")],
+        ),
+        (
+            "Reconciles that met an old cache",
+            "ops",
+            vec![
+                (rate("evenkeel_stale_read_waits_total", "controller"), "{{controller}} waited"),
+                (rate("evenkeel_stale_reads_total", "controller"), "{{controller}} read from the server"),
+            ],
+        ),
         ("Leader", "short", vec![(format!("leader_election_master_status{{{own}}}"), "{{pod}}")]),
-        ("Requests to webhooks", "reqps", vec![(rate("controller_runtime_webhook_requests_total", "webhook, code"), "{{webhook}} {{code}}")]),
+        (
+            "Requests to webhooks",
+            "reqps",
+            vec![(
+                rate("controller_runtime_webhook_requests_total", "webhook, code"),
+                "{{webhook}} {{code}}",
+            )],
+        ),
     ]
 }

@@ -110,14 +110,18 @@ impl Manifests {
                     "sum by (controller) (rate(controller_runtime_reconcile_errors_total{{{own}}}[5m])) / \
                      sum by (controller) (rate(controller_runtime_reconcile_total{{{own}}}[5m])) > 0.1"
                 ),
-                summary: "{{ $value | humanizePercentage }} of the reconciles of {{ $labels.controller }} fail".to_owned(),
+                summary:
+                    "{{ $value | humanizePercentage }} of the reconciles of {{ $labels.controller }} fail"
+                        .to_owned(),
             },
             Alert {
                 name: "OperatorReconcileStuck",
                 after: "10m",
                 severity: "warning",
                 expression: format!("workqueue_longest_running_processor_seconds{{{own}}} > 600"),
-                summary: "A reconcile of {{ $labels.controller }} has run for {{ $value | humanizeDuration }}".to_owned(),
+                summary:
+                    "A reconcile of {{ $labels.controller }} has run for {{ $value | humanizeDuration }}"
+                        .to_owned(),
             },
         ];
         if self.lease.is_some() {

@@ -114,7 +114,8 @@ fn secured_metrics_have_rules_and_readers() {
         found.unwrap_or_else(|| panic!("no {kind} {name}")).clone()
     };
     let asks = &named("ClusterRole", "op-metrics-auth")["rules"];
-    let resources: Vec<_> = asks.as_array().unwrap().iter().map(|rule| (&rule["resources"][0], &rule["verbs"])).collect();
+    let resources: Vec<_> =
+        asks.as_array().unwrap().iter().map(|rule| (&rule["resources"][0], &rule["verbs"])).collect();
     let create = json!(["create"]);
     assert_eq!(resources, [(&json!("tokenreviews"), &create), (&json!("subjectaccessreviews"), &create)]);
     let reads = json!([{ "nonResourceURLs": ["/metrics"], "verbs": ["get"] }]);
@@ -133,7 +134,8 @@ fn secured_metrics_have_rules_and_readers() {
 fn metrics_in(expression: &str) -> Vec<String> {
     let heads = expression.split('{').rev().skip(1);
     let name = |head: &str| {
-        let name: Vec<char> = head.chars().rev().take_while(|it| it.is_alphanumeric() || *it == '_').collect();
+        let name: Vec<char> =
+            head.chars().rev().take_while(|it| it.is_alphanumeric() || *it == '_').collect();
         name.into_iter().rev().collect::<String>()
     };
     heads.map(name).filter(|name| name != "up").collect()
@@ -154,13 +156,15 @@ async fn what_is_watched_exists() {
     metrics.certificate("webhooks", || Some(1));
     let exported = metrics.encode();
     let exists = |name: &str| {
-        let base = ["_bucket", "_total"].iter().fold(name, |name, suffix| name.strip_suffix(suffix).unwrap_or(name));
-        exported.lines().any(|line| {
-            line.strip_prefix("# TYPE ").and_then(|line| line.split(' ').next()) == Some(base)
-        })
+        let base =
+            ["_bucket", "_total"].iter().fold(name, |name, suffix| name.strip_suffix(suffix).unwrap_or(name));
+        exported
+            .lines()
+            .any(|line| line.strip_prefix("# TYPE ").and_then(|line| line.split(' ').next()) == Some(base))
     };
     let election = LeaderElection::new("ops", "op");
-    let objects = Manifests::new("op", "ops").image("op:1").secured_metrics_port(8443).leader_election(&election);
+    let objects =
+        Manifests::new("op", "ops").image("op:1").secured_metrics_port(8443).leader_election(&election);
     let objects = objects.monitoring().objects();
     let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
     let rules = of_kind("PrometheusRule")["spec"]["groups"][0]["rules"].as_array().unwrap();

@@ -47,12 +47,7 @@ impl Metrics {
     pub(crate) fn leader(&self, _: &str, _: bool) {}
 
     #[cfg(feature = "tls-server")]
-    pub(crate) fn certificate(
-        &self,
-        _: &'static str,
-        _: impl Fn() -> Option<i64> + Send + Sync + 'static,
-    ) {
-    }
+    pub(crate) fn certificate(&self, _: &'static str, _: impl Fn() -> Option<i64> + Send + Sync + 'static) {}
 
     #[cfg(feature = "webhooks")]
     pub(crate) fn webhook(&self, _: &str) -> Counted {

@@ -76,7 +76,9 @@ impl Access {
         let name = user.username.clone().unwrap_or_default();
         match self.may(user, head).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(refused(StatusCode::FORBIDDEN, &format!("Authorization denied for user {name}"))),
+            Ok(false) => {
+                Err(refused(StatusCode::FORBIDDEN, &format!("Authorization denied for user {name}")))
+            }
             Err(error) => {
                 warn("SubjectAccessReview", "subjectaccessreviews.authorization.k8s.io", &error);
                 let why = format!("Authorization for user {name} failed");

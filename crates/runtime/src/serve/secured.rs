@@ -215,7 +215,9 @@ mod tests {
     #[tokio::test]
     async fn a_page_has_all_paths_below_it_and_the_longest_beginning_wins() {
         let mut router = Router::default();
-        let page = |text: &'static str| move |_: Parts| async move { Response::new(Bytes::from_static(text.as_bytes())) };
+        let page = |text: &'static str| {
+            move |_: Parts| async move { Response::new(Bytes::from_static(text.as_bytes())) }
+        };
         router.add("/debug/", page("debug"));
         router.add("/debug/queues", page("queues"));
         for (path, wanted) in [

@@ -8,7 +8,10 @@ use rcgen::{
 
 /// A new certificate with its key and the CA that signed it, as PEM. The key of the CA is not kept.
 pub(crate) struct Issued {
-    #[cfg_attr(not(feature = "webhook-server"), expect(dead_code, reason = "only webhooks tell their clients"))]
+    #[cfg_attr(
+        not(feature = "webhook-server"),
+        expect(dead_code, reason = "only webhooks tell their clients")
+    )]
     pub(crate) ca: String,
     pub(crate) certificate: String,
     pub(crate) key: String,

@@ -80,7 +80,8 @@ impl Secured {
         let config = trusting_everybody();
         let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
         let tls = tokio_rustls::TlsConnector::from(config).connect(name, stream).await.unwrap();
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(tls)).await.unwrap();
         let _connection = tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
         if let Some(token) = token {
@@ -152,7 +153,8 @@ fn trusting_everybody() -> Arc<rustls::ClientConfig> {
 #[tokio::test]
 async fn metrics_are_shown_to_those_who_may_read_them() {
     let secured = secured(31).await;
-    let (reader, stranger) = (secured.token("reader", &["/metrics"]).await, secured.token("other", &[]).await);
+    let (reader, stranger) =
+        (secured.token("reader", &["/metrics"]).await, secured.token("other", &[]).await);
     let (code, text) = secured.page("/metrics", Some(&reader)).await;
     assert_eq!(code, StatusCode::OK);
     assert!(text.contains("rest_client_requests_total") && text.ends_with("# EOF\n"), "{text}");

@@ -39,7 +39,10 @@ pub(in crate::cli) fn kustomize(source: &Source<'_>) -> anyhow::Result<Files> {
         let component = json!({
             "apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "resources": ["monitoring.yaml"],
         });
-        files.push(("components/monitoring/kustomization.yaml".to_owned(), serde_saphyr::to_string(&component)?));
+        files.push((
+            "components/monitoring/kustomization.yaml".to_owned(),
+            serde_saphyr::to_string(&component)?,
+        ));
         files.push(("components/monitoring/monitoring.yaml".to_owned(), monitoring));
         if source.monitoring {
             base["components"] = json!(["components/monitoring"]);

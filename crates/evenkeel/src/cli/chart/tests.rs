@@ -130,7 +130,8 @@ fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
 
 fn run(helm: &std::path::Path, arguments: &[&str]) -> (bool, String) {
     let output = Process::new(helm).args(arguments).output().unwrap();
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     (output.status.success(), text)
 }
 
@@ -232,14 +233,17 @@ async fn a_setting_is_the_flag_of_the_same_meaning() {
         (&["image.repository=a/b", "image.tag=v7"], "--image a/b:v7"),
         (
             &[
-                "leaderElection.enabled=true", "replicas=3", "leaderElection.resourceName=m",
+                "leaderElection.enabled=true",
+                "replicas=3",
+                "leaderElection.resourceName=m",
                 "leaderElection.resourceNamespace=locks",
             ],
             "--leader-elect --replicas 3 --leader-elect-resource-name=m --leader-elect-resource-namespace=locks",
         ),
         (
             &[
-                "metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true",
+                "metrics.serviceMonitor.enabled=true",
+                "metrics.prometheusRule.enabled=true",
                 "metrics.dashboard.enabled=true",
             ],
             "--monitoring",
@@ -277,7 +281,10 @@ async fn settings_leave_out_and_add() {
     assert_eq!(of_kind("ClusterRoleBinding")["subjects"][0]["name"], "other");
     assert_eq!(of_kind("ServiceAccount")["metadata"]["name"], "other");
     let pod = &of_kind("Deployment")["spec"]["template"]["spec"];
-    assert_eq!((&pod["serviceAccountName"], &pod["containers"][0]["env"][0]["value"]), (&"other".into(), &"b".into()));
+    assert_eq!(
+        (&pod["serviceAccountName"], &pod["containers"][0]["env"][0]["value"]),
+        (&"other".into(), &"b".into())
+    );
     let chart = folder.0.to_str().unwrap();
     for (setting, said) in [
         ("replicas=2", "leaderElection.enabled=true"),

@@ -120,8 +120,10 @@ impl<'a> Values<'a> {
                 "{{{{- if or .Values.webhooks.host (ne (int .Values.webhooks.port) {port}) -}}}}\n{ADDRESS}{{{{- end -}}}}\n"
             ),
         };
-        let certified = |then: &str| format!("{{{{- if .Values.webhooks.certManager -}}}}\n{then}\n{{{{- end -}}}}\n");
-        let folder = "{{- $args = append $args (printf \"--webhook-cert-dir=%s\" .Values.webhooks.certDir) -}}";
+        let certified =
+            |then: &str| format!("{{{{- if .Values.webhooks.certManager -}}}}\n{then}\n{{{{- end -}}}}\n");
+        let folder =
+            "{{- $args = append $args (printf \"--webhook-cert-dir=%s\" .Values.webhooks.certDir) -}}";
         let ports = "{{- $ports = append $ports (dict \"name\" \"webhooks\" \"containerPort\" (int .Values.webhooks.port)) -}}\n";
         let mounts = "{{- $mounts = append $mounts (dict \"name\" \"webhook-certificates\" \"mountPath\" .Values.webhooks.certDir \"readOnly\" true) -}}";
         let volumes = "{{- $volumes = append $volumes (dict \"name\" \"webhook-certificates\" \"secret\" (dict \"secretName\" \"NAME-webhook-cert\")) -}}";
@@ -181,7 +183,8 @@ mod tests {
 
     #[test]
     fn an_image_has_a_repository_and_perhaps_a_tag_and_a_digest() {
-        let check = |image: &str, wanted: (&str, &str, &str)| assert_eq!(image_parts(image), wanted, "{image}");
+        let check =
+            |image: &str, wanted: (&str, &str, &str)| assert_eq!(image_parts(image), wanted, "{image}");
         check("op", ("op", "", ""));
         check("op:1", ("op", "1", ""));
         check("registry.example.com:5000/team/op", ("registry.example.com:5000/team/op", "", ""));

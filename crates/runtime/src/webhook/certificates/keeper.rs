@@ -17,9 +17,9 @@ use super::plan::{self, Step};
 use super::state::State;
 use super::trust::{self, Trusting};
 use crate::error::chain;
+use crate::tls::Shown;
 use crate::wake::{Pause, Wake};
 use crate::webhook::Endpoint;
-use crate::tls::Shown;
 
 /// The field manager of the `caBundle`.
 const FIELD_MANAGER: &str = "evenkeel-webhook-certificates";

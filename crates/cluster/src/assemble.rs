@@ -6,4 +6,5 @@ mod sleep;
 mod start;
 
 pub use builder::Builder;
+pub(crate) use builder::SETTLE_LIMIT;
 pub use start::StartError;

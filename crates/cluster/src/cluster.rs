@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::operator::{Operator, RunAs};
 use crate::serve::{Authority, ServeError, ServeOptions, Server};
 use crate::snapshot::{self, Saved, SnapshotError};
-use crate::transport::{Backend, DEFAULT_NAMESPACE, Transport, Wire};
+use crate::transport::{Backend, DEFAULT_NAMESPACE, Transport, Wire, installer};
 
 /// A Kubernetes cluster in this process: no port, no file, no other process.
 ///
@@ -211,8 +211,12 @@ impl Cluster {
     ///
     /// The URL of a webhook begins with `https://NAME.webhooks.test/`. An operator that runs as the ServiceAccount of
     /// its manifests has the Service `https://NAME-webhook.NAMESPACE.svc:443/` instead, and does not review objects in that
-    /// namespace. [`Cluster::fail_webhook`] takes any part of it. On a remote cluster, an operator runs without its
-    /// webhooks.
+    /// namespace. [`Cluster::fail_webhook`] takes any part of it.
+    ///
+    /// On a remote cluster and in [real time](crate::Builder::real_time), the webhooks are served over TLS on a port of
+    /// this machine, which the API server must be able to reach, with certificates that the operator makes as on any
+    /// cluster. They are registered by URL, and review objects in the namespace of this handle only. The faults of
+    /// `fail_webhook` concern the API server of this process only.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -245,6 +249,18 @@ impl Cluster {
     /// Stops an operator without a graceful shutdown.
     pub fn stop(&self, name: &str) {
         self.inner.operators.lock().remove(name);
+    }
+
+    /// Stops all operators, and removes from a remote cluster what their webhooks have left there.
+    pub(crate) async fn clean_up(&self) {
+        let (registrations, client) = (&self.inner.wire.registrations, installer(&self.inner.wire));
+        if let Err(error) = registrations.withdraw_all(&client).await {
+            println!("remote: the webhooks cannot be withdrawn: {error}");
+        }
+        self.stop_all();
+        if let Err(error) = registrations.delete_secrets(&client).await {
+            println!("remote: the certificates of the webhooks cannot be deleted: {error}");
+        }
     }
 
     /// Stops all operators.

@@ -16,7 +16,9 @@ use tokio::task::JoinHandle;
 use tower::BoxError;
 
 use self::gate::Gate;
-use crate::transport::{Backend, CrashPoint, OperatorProcess, Registration, ServedWebhook, Transport, Wire};
+use crate::transport::{
+    Backend, CrashPoint, OperatorProcess, Reach, Registration, ServedWebhook, Transport, Wire,
+};
 
 pub(crate) use webhooks::{register as register_webhooks, serve as serve_webhooks};
 
@@ -97,37 +99,35 @@ impl Supervisor {
             manager = manager.later_looks_are_work();
         }
         let manager = self.observed(manager);
-        let mut manager = (self.factory)(manager);
+        let manager = (self.factory)(manager);
         self.shared.flies(manager.flight());
-        match self.serve_webhooks(&mut manager, &process) {
-            Ok(registration) => Prepared { process, manager: Ok(manager), registration },
+        match self.serve_webhooks(manager, &process) {
+            Ok((manager, registration)) => Prepared { process, manager: Ok(manager), registration },
             Err(error) => Prepared { process, manager: Err(error), registration: None },
         }
     }
 
-    /// Serves the webhooks of a manager in this process: no port, no TLS, in virtual time.
-    ///
-    /// A remote API server cannot call them here. Until a server with TLS is started at this place and registered by its
-    /// URL, the operator runs without its webhooks on a remote cluster.
+    /// Serves the webhooks of a manager: in this process, without a port, in virtual time; or over TLS.
     fn serve_webhooks(
         &self,
-        manager: &mut Manager,
+        mut manager: Manager,
         process: &Arc<OperatorProcess>,
-    ) -> Result<Option<Registration>, BoxError> {
-        if self.is_remote() {
-            if manager.take_webhooks()?.is_some() {
-                println!("remote: the webhooks of {} are not served", self.name);
-            }
-            return Ok(None);
-        }
-        let user = &self.run_as.user;
-        let Some(taken) = manager.take_webhooks()? else {
-            return Ok(self.wire.registrations.withdraw(&self.name));
+    ) -> Result<(Manager, Option<Registration>), BoxError> {
+        let (wire, name) = (&self.wire, &*self.name);
+        let serving = if wire.registrations.reach() == Reach::InProcess || name == CONTROLLERS {
+            let taken = manager.take_webhooks()?;
+            let user = &self.run_as.user;
+            taken.map(|taken| webhooks::serve(wire, name, user, taken, Some(process.clone())))
+        } else {
+            let served;
+            (manager, served) = webhooks::over_tls::serve(wire, name, &self.run_as.namespace, manager)?;
+            served
         };
-        let (served, registration) =
-            webhooks::serve(&self.wire, &self.name, user, taken, Some(process.clone()));
+        let Some((served, registration)) = serving else {
+            return Ok((manager, wire.registrations.withdraw(name)));
+        };
         *self.shared.webhooks.lock() = Some(served);
-        Ok(registration)
+        Ok((manager, registration))
     }
 
     async fn run(mut self, first: Prepared, started: Work) {

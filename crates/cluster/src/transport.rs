@@ -37,7 +37,7 @@ pub use self::direct::{CrashMoment, Directed, Director, Verdict};
 pub use self::fault::{Fault, Matcher};
 pub(crate) use self::record::DEFAULT_NAMESPACE;
 pub use self::record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
-pub(crate) use self::registrations::{Registered, Registration};
+pub(crate) use self::registrations::{Probe, Reach, Registered, Registration};
 pub(crate) use self::webhooks::WebhookTransport;
 pub use self::webhooks::{ServedWebhook, WebhookAddress, WebhookFault};
 
@@ -302,11 +302,12 @@ impl Transport {
 
 impl Wire {
     pub(crate) fn new(backend: Backend, env: Env, records: bool, webhooks: Arc<WebhookTransport>) -> Self {
+        let reach = if matches!(backend, Backend::Remote(_)) { Reach::Remote } else { Reach::InProcess };
         Self {
             backend,
             recorder: webhooks.recorder().clone(),
             webhooks,
-            registrations: Arc::default(),
+            registrations: Arc::new(Registrations::new(reach)),
             faults: Faults::default(),
             watches: Watches::default(),
             held: HeldWatches::default(),
@@ -315,6 +316,11 @@ impl Wire {
             records,
             env,
         }
+    }
+
+    /// Lets the API server in this process call the webhooks of operators over TLS.
+    pub(crate) fn with_webhooks_over_tls(self) -> Self {
+        Self { registrations: Arc::new(Registrations::new(Reach::OverTls)), ..self }
     }
 
     /// Yields a seeded number of times, so that another seed gives another order of requests.

@@ -29,7 +29,7 @@ use evenkeel::finalizer::Phase as Life;
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service};
 use evenkeel::prelude::*;
-use evenkeel::webhook::Webhook;
+use evenkeel::webhook::{Conversion, Webhook};
 use evenkeel::{Index, Request, Result, Source};
 
 pub use admission::REQUESTED_BY;
@@ -66,11 +66,15 @@ pub fn operator() -> Operator {
 
 /// Adds the controller, its webhooks and the conversion between the versions to a manager. `backup` takes the last backups.
 pub fn add_to<B: Backup>(manager: Manager, backup: Arc<B>) -> Manager {
+    add_webhooks(manager.controller(controller(backup)), v2::conversion())
+}
+
+/// Adds the webhooks and this conversion to a manager.
+pub fn add_webhooks(manager: Manager, conversion: Conversion<Database>) -> Manager {
     manager
-        .controller(controller(backup))
         .webhook(Webhook::mutate(admission::note_requester))
         .webhook(Webhook::validate(admission::check))
-        .conversion(v2::conversion())
+        .conversion(conversion)
 }
 
 /// The controller. `backup` takes the last backups.

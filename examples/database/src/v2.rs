@@ -94,5 +94,20 @@ pub fn conversion() -> Conversion<crate::Database> {
 
 /// The definition with both versions.
 pub fn definition() -> CustomResourceDefinition {
-    conversion().crd().expect("both versions have the same names and scope")
+    merged(&conversion())
+}
+
+/// The versions of a database in the next release, which stores the second version, and rewrites the databases that are
+/// stored in the first. Only then, when no replica is left that knows the first version alone, is that safe.
+pub fn migration() -> Conversion<crate::Database> {
+    conversion().stored("v2").migrate_storage()
+}
+
+/// The definition of the next release.
+pub fn next_definition() -> CustomResourceDefinition {
+    merged(&migration())
+}
+
+fn merged(conversion: &Conversion<crate::Database>) -> CustomResourceDefinition {
+    conversion.crd().expect("both versions have the same names and scope")
 }

@@ -25,6 +25,8 @@ pub struct Builder {
     pub(crate) lazy_controllers: bool,
     pub(crate) records: bool,
     pub(crate) real_time: bool,
+    /// Whether the API server calls the webhooks of operators over TLS, as one outside of this process does.
+    pub(crate) webhooks_over_tls: bool,
     pub(crate) settle_limit: Duration,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) restore: Option<PathBuf>,
@@ -44,6 +46,7 @@ impl Default for Builder {
             lazy_controllers: true,
             records: true,
             real_time: false,
+            webhooks_over_tls: false,
             settle_limit: SETTLE_LIMIT,
             data_dir: None,
             restore: None,
@@ -107,7 +110,9 @@ impl Builder {
     }
 
     /// Whether `testing::run` runs the test in real time on a multi-threaded runtime, instead of in paused time on a
-    /// single thread. [`Builder::start`] ignores it: there the caller has chosen the runtime already.
+    /// single thread. The cluster then has the system's clock and no seed, and the API server calls the webhooks of
+    /// operators over TLS, with the operators' own certificates. [`Builder::start`] ignores it: there the caller has chosen
+    /// the runtime already.
     #[must_use]
     pub fn real_time(mut self, on: bool) -> Self {
         self.real_time = on;

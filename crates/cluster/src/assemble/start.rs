@@ -69,7 +69,8 @@ impl Builder {
         let (store, beginning) = self.store(&env).await?;
         let server = self.api_server(store, &env, webhooks.clone()).await?;
         let backend = Backend::Embedded(server.clone());
-        let wire = Arc::new(Wire::new(backend, env.clone(), self.records, webhooks));
+        let wire = Wire::new(backend, env.clone(), self.records, webhooks);
+        let wire = Arc::new(if self.webhooks_over_tls { wire.with_webhooks_over_tls() } else { wire });
         let inner = ClusterInner {
             wire,
             station: env.ledger().station("cluster"),

@@ -1,6 +1,8 @@
 //! The webhooks of an operator in this process: served while its simulated process lives, and registered with the API
 //! server.
 
+pub(super) mod over_tls;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -52,8 +54,9 @@ impl Deployment {
 
     /// The deployment of an operator with these webhooks. Operators with the same webhooks are replicas of one.
     fn of(wire: &Wire, operator: &str, user: &User, webhooks: &Webhooks) -> Self {
-        let is_same =
-            |name: &str, registered: &Registered| Self::new(name, user).registered(webhooks) == *registered;
+        let is_same = |name: &str, _, registered: &Registered| {
+            Self::new(name, user).registered(webhooks) == *registered
+        };
         let name = wire.registrations.replica_of(is_same);
         Self::new(name.as_deref().unwrap_or(operator), user)
     }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use crate::assemble::Builder;
+use crate::assemble::{Builder, SETTLE_LIMIT};
 use crate::cluster::Cluster;
 use crate::settings;
 
@@ -79,6 +79,10 @@ where
     runtime(real_time).block_on(async {
         let cluster = match &kubeconfig {
             Some(kubeconfig) => connect(kubeconfig).await,
+            None if real_time => {
+                // Certificates are verified by the clock of the system.
+                start(Builder { seed: None, webhooks_over_tls: true, ..options }).await
+            }
             None => start(options).await,
         };
         let report = ReportOnFailure { cluster: cluster.clone() };
@@ -87,7 +91,7 @@ where
             report.report();
         }
         if kubeconfig.is_some() {
-            cluster.stop_all();
+            cluster.clean_up().await;
             let _ = cluster.delete::<Namespace>(cluster.namespace()).await;
             if result.failure().is_none() {
                 println!("remote: passed {}", std::thread::current().name().unwrap_or_default());
@@ -164,7 +168,8 @@ impl Drop for ReportOnFailure {
 /// Plays a part of a test in a cluster of its own. Assertions belong inside of `play`, so that a failure prints the
 /// timeline of this cluster.
 pub(crate) fn in_a_cluster<F: Future<Output = R>, R>(play: impl FnOnce(Cluster) -> F) -> R {
-    let run = run(options(), |cluster| {
+    // After a crash, an operator may begin its waits again.
+    let run = run(options().settle_limit(2 * SETTLE_LIMIT), |cluster| {
         let played = play(cluster);
         async move { Ok::<_, Infallible>(played.await) }
     });

@@ -1,20 +1,29 @@
 //! What the API server is told about the webhooks of operators: their configurations, and how definitions are converted.
 //!
 //! On a real cluster, an operator's manifests contain these objects and are applied before anything else. Here the test
-//! kit creates them when the operator is started. Requests of the test wait until that is done.
+//! kit creates them when the operator is started. Requests of the test wait until that is done, and, if the API server
+//! calls the webhooks over TLS, until it does so with success.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod trusted;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use evenkeel_request_info::ResourcePath;
 use http::Method;
+use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedMutexGuard};
+use tower::BoxError;
+
+pub(crate) use self::trusted::Probe;
 
 /// The field manager of these objects. It is another one than that of applied manifests, whose fields would be removed by
 /// an apply that contains only the conversion of a definition.
@@ -23,6 +32,22 @@ const FIELD_MANAGER: &str = "evenkeel-webhooks";
 const TRIES: usize = 5;
 /// The time between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How the API server reaches the webhooks of operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// By a call in this process, in virtual time.
+    #[default]
+    InProcess,
+    /// Over TLS on a port of this machine, from the API server in this process.
+    OverTls,
+    /// Over TLS on a port of this machine, from the API server of a remote cluster, which other tests use, too.
+    Remote,
+}
+
+/// The tests of this process that convert the objects of a definition on a remote cluster. A definition has one conversion,
+/// so they take turns.
+static CONVERTING: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>> = Mutex::new(BTreeMap::new());
 
 /// What is registered for one deployment of an operator.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,8 +59,8 @@ pub(crate) struct Registered {
 }
 
 /// The registrations of all operators of a cluster.
-#[derive(Default)]
 pub(crate) struct Registrations {
+    reach: Reach,
     state: Mutex<State>,
     /// Notified when a registration has ended.
     ended: Notify,
@@ -48,6 +73,13 @@ struct State {
     deployments: BTreeMap<String, Registered>,
     /// The deployment that an operator belongs to, by the operator's name.
     operators: BTreeMap<String, String>,
+    /// Where the webhooks of a deployment are served over TLS, by the deployment's name. Its replicas share the listener,
+    /// which is closed when none is left.
+    ports: BTreeMap<String, (SocketAddr, Weak<TcpListener>)>,
+    /// The namespaces and names of the Secrets with the certificates of operators.
+    secrets: BTreeSet<(String, String)>,
+    /// The turn of this test to convert the objects of a definition, by the definition's name.
+    turns: BTreeMap<String, OwnedMutexGuard<()>>,
 }
 
 /// A registration that has begun. Requests of the test wait until it is dropped.
@@ -55,13 +87,43 @@ pub(crate) struct Registration {
     registrations: Arc<Registrations>,
     before: Registered,
     wanted: Registered,
+    /// How to find out that the API server calls the webhooks.
+    probe: Option<Arc<Probe>>,
 }
 
 impl Registrations {
+    pub(crate) fn new(reach: Reach) -> Self {
+        Self { reach, state: Mutex::default(), ended: Notify::new() }
+    }
+
+    /// How the API server reaches the webhooks.
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The listener for the webhooks of a deployment: that of its other replicas, or a new one on the port that the
+    /// deployment had before.
+    pub(crate) fn listener(&self, deployment: &str) -> io::Result<(SocketAddr, Arc<TcpListener>)> {
+        let mut state = self.state.lock();
+        let known = state.ports.get(deployment);
+        if let Some((address, listener)) = known.and_then(|(address, it)| Some((*address, it.upgrade()?))) {
+            return Ok((address, listener));
+        }
+        let address = known.map_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), |(address, _)| *address);
+        let listener = Arc::new(TcpListener::bind(address)?);
+        let address = listener.local_addr()?;
+        state.ports.insert(deployment.to_owned(), (address, Arc::downgrade(&listener)));
+        Ok((address, listener))
+    }
+
     /// The deployment for which `is_same` says that its operator is a replica of another one.
-    pub(crate) fn replica_of(&self, is_same: impl Fn(&str, &Registered) -> bool) -> Option<String> {
+    pub(crate) fn replica_of(
+        &self,
+        is_same: impl Fn(&str, Option<SocketAddr>, &Registered) -> bool,
+    ) -> Option<String> {
         let state = self.state.lock();
-        let same = |(name, registered): &(&String, &Registered)| is_same(name, registered);
+        let address = |name: &String| state.ports.get(name).map(|(address, _)| *address);
+        let same = |(name, registered): &(&String, &Registered)| is_same(name, address(name), registered);
         state.deployments.iter().find(same).map(|(name, _)| name.clone())
     }
 
@@ -76,18 +138,55 @@ impl Registrations {
         let mut state = self.state.lock();
         state.operators.insert(operator.to_owned(), deployment.to_owned());
         let before = state.deployments.get(deployment).cloned().unwrap_or_default();
-        if before == wanted {
+        if before == wanted && (self.reach == Reach::InProcess || wanted == Registered::default()) {
             return None;
         }
         state.pending += 1;
         state.deployments.insert(deployment.to_owned(), wanted.clone());
-        Some(Registration { registrations: self.clone(), before, wanted })
+        Some(Registration { registrations: self.clone(), before, wanted, probe: None })
     }
 
     /// Begins to remove the registration of an operator that has no webhooks any more. Returns `None` if it had none.
     pub(crate) fn withdraw(self: &Arc<Self>, operator: &str) -> Option<Registration> {
         let deployment = self.state.lock().operators.remove(operator)?;
         self.begin(operator, &deployment, Registered::default())
+    }
+
+    /// Notes the Secret with the certificates of an operator, which is deleted after the test.
+    pub(crate) fn note_secret(&self, namespace: &str, name: &str) {
+        self.state.lock().secrets.insert((namespace.to_owned(), name.to_owned()));
+    }
+
+    /// Deletes the Secrets with certificates from a remote cluster, at the end of a test.
+    pub(crate) async fn delete_secrets(&self, client: &Client) -> kube::Result<()> {
+        let secrets = std::mem::take(&mut self.state.lock().secrets);
+        for (namespace, name) in secrets {
+            let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+            api.delete(&name, &DeleteParams::default()).await.map(drop).or_else(accept_gone)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is registered on a remote cluster, at the end of a test: others use the definitions.
+    pub(crate) async fn withdraw_all(self: &Arc<Self>, client: &Client) -> Result<(), BoxError> {
+        let operators: Vec<String> = self.state.lock().operators.keys().cloned().collect();
+        for operator in operators {
+            if let Some(registration) = self.withdraw(&operator) {
+                registration.carry_out(client).await?;
+            }
+        }
+        self.state.lock().turns.clear();
+        Ok(())
+    }
+
+    /// Waits for the turn of this test to convert the objects of a definition.
+    async fn take_turn(&self, definition: &str) {
+        if self.reach != Reach::Remote || self.state.lock().turns.contains_key(definition) {
+            return;
+        }
+        let turn = CONVERTING.lock().entry(definition.to_owned()).or_default().clone();
+        let turn = turn.lock_owned().await;
+        self.state.lock().turns.insert(definition.to_owned(), turn);
     }
 
     /// Waits until no registration is pending.
@@ -111,9 +210,25 @@ impl Registrations {
     /// manifests of the operator contain it.
     pub(crate) async fn definition_written(&self, client: &Client, definition: &str) {
         let Some(conversion) = self.conversion(definition) else { return };
-        if let Err(error) = convert(client, definition, Some(&conversion)).await {
+        if let Err(error) = self.register_conversion(client, definition, &conversion).await {
             tracing::error!(definition, %error, "the conversion of a definition cannot be registered");
         }
+    }
+
+    async fn register_conversion(
+        &self,
+        client: &Client,
+        definition: &str,
+        conversion: &Value,
+    ) -> Result<(), BoxError> {
+        if !convert(client, definition, conversion).await? || self.reach == Reach::InProcess {
+            return Ok(());
+        }
+        trusted::conversion(client, definition).await?;
+        if self.reach == Reach::Remote {
+            tokio::time::sleep(trusted::DEFINITION_SEEN).await;
+        }
+        Ok(())
     }
 }
 
@@ -125,22 +240,41 @@ impl Drop for Registration {
 }
 
 impl Registration {
+    /// Sets how to find out that the API server calls the webhooks.
+    pub(crate) fn probe(mut self, probe: Arc<Probe>) -> Self {
+        self.probe = Some(probe);
+        self
+    }
+
     /// Creates and changes the objects, and deletes those that are no longer wanted.
-    pub(crate) async fn carry_out(self, client: &Client) -> kube::Result<()> {
+    pub(crate) async fn carry_out(self, client: &Client) -> Result<(), BoxError> {
+        let changed = self.before != self.wanted;
+        if changed {
+            self.change(client).await?;
+        }
+        if let Some(probe) = &self.probe {
+            trusted::configurations(client, &self.wanted.configurations).await?;
+            probe.await_calls(client, &self.wanted.configurations, changed).await?;
+        }
+        Ok(())
+    }
+
+    async fn change(&self, client: &Client) -> Result<(), BoxError> {
         let kinds: Vec<&Value> = self.wanted.configurations.iter().map(|object| &object["kind"]).collect();
         for gone in self.before.configurations.iter().filter(|object| !kinds.contains(&&object["kind"])) {
             again(|| delete(client, gone)).await?;
         }
         for definition in self.before.conversions.keys() {
             if !self.wanted.conversions.contains_key(definition) {
-                convert(client, definition, None).await?;
+                take_back(client, definition, self.registrations.reach).await?;
             }
+        }
+        for (definition, conversion) in &self.wanted.conversions {
+            self.registrations.take_turn(definition).await;
+            self.registrations.register_conversion(client, definition, conversion).await?;
         }
         for configuration in &self.wanted.configurations {
             again(|| apply(client, configuration)).await?;
-        }
-        for (definition, conversion) in &self.wanted.conversions {
-            convert(client, definition, Some(conversion)).await?;
         }
         Ok(())
     }
@@ -161,21 +295,50 @@ pub(crate) fn written_definition(
     }
 }
 
-/// Sets or removes the conversion of a definition. Does nothing if the definition does not exist, or is as wanted.
-async fn convert(client: &Client, definition: &str, conversion: Option<&Value>) -> kube::Result<()> {
-    let mut object = json!({
+/// A definition with nothing but its name.
+fn bare_definition(definition: &str) -> Value {
+    json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": definition },
-    });
+    })
+}
+
+/// Sets the conversion of a definition. Returns `false` if the definition does not exist, or is as wanted.
+async fn convert(client: &Client, definition: &str, conversion: &Value) -> kube::Result<bool> {
+    let mut object = bare_definition(definition);
     let api = api(client, &object);
-    let Some(found) = again(|| api.get_opt(definition)).await? else { return Ok(()) };
-    if conversion == Some(&found.data["spec"]["conversion"]) {
+    let Some(found) = again(|| api.get_opt(definition)).await? else { return Ok(false) };
+    if *conversion == without_bundle(&found.data["spec"]["conversion"]) {
+        return Ok(false);
+    }
+    object["spec"] = json!({ "conversion": conversion });
+    again(|| apply(client, &object)).await?;
+    Ok(true)
+}
+
+/// A conversion without the CA certificates, which the operator sets itself.
+fn without_bundle(conversion: &Value) -> Value {
+    let mut conversion = conversion.clone();
+    if let Some(config) = conversion.pointer_mut("/webhook/clientConfig").and_then(Value::as_object_mut) {
+        config.remove("caBundle");
+    }
+    conversion
+}
+
+/// Removes the conversion of a definition, if the definition exists.
+async fn take_back(client: &Client, definition: &str, reach: Reach) -> kube::Result<()> {
+    let object = bare_definition(definition);
+    let api = api(client, &object);
+    if again(|| api.get_opt(definition)).await?.is_none() {
         return Ok(());
     }
-    if let Some(conversion) = conversion {
-        object["spec"] = json!({ "conversion": conversion });
+    if reach == Reach::InProcess {
+        return again(|| apply(client, &object)).await;
     }
-    again(|| apply(client, &object)).await
+    // The operator has applied a `caBundle`, which would be left over if only our own fields were removed.
+    let none = Patch::Merge(json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } }));
+    let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+    again(|| api.patch(definition, &parameters, &none)).await.map(drop)
 }
 
 async fn apply(client: &Client, object: &Value) -> kube::Result<()> {
@@ -184,9 +347,13 @@ async fn apply(client: &Client, object: &Value) -> kube::Result<()> {
 }
 
 async fn delete(client: &Client, object: &Value) -> kube::Result<()> {
-    match api(client, object).delete(name(object), &DeleteParams::default()).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        deleted => deleted.map(drop),
+    api(client, object).delete(name(object), &DeleteParams::default()).await.map(drop).or_else(accept_gone)
+}
+
+fn accept_gone(error: kube::Error) -> kube::Result<()> {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => Ok(()),
+        error => Err(error),
     }
 }
 

@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 use tower::{BoxError, ServiceExt as _};
 
 use super::record::{Asked, Outcome, Recorder};
@@ -95,23 +96,43 @@ struct Routes {
 /// Keeps a webhook in this process reachable. After it is dropped, connections to the webhook are refused, as if its
 /// process had ended.
 #[must_use = "the webhook is served until this is dropped"]
-pub struct ServedWebhook {
-    routes: Arc<Routes>,
-    address: WebhookAddress,
-    id: u64,
+pub struct ServedWebhook(Serving);
+
+/// How a webhook is served.
+enum Serving {
+    /// By a handler of the transport.
+    Handler { routes: Arc<Routes>, address: WebhookAddress, id: u64 },
+    /// By a server on a port.
+    Server(JoinHandle<()>),
+}
+
+impl ServedWebhook {
+    /// Webhooks that a server on a port serves, which runs in this task.
+    pub(crate) fn server(task: JoinHandle<()>) -> Self {
+        Self(Serving::Server(task))
+    }
 }
 
 impl std::fmt::Debug for ServedWebhook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServedWebhook").field("address", &self.address).finish_non_exhaustive()
+        let mut shown = f.debug_struct("ServedWebhook");
+        if let Serving::Handler { address, .. } = &self.0 {
+            shown.field("address", address);
+        }
+        shown.finish_non_exhaustive()
     }
 }
 
 impl Drop for ServedWebhook {
     fn drop(&mut self) {
-        let mut routes = self.routes.by_destination.lock();
-        if let Some(backends) = routes.get_mut(&self.address.0) {
-            backends.handlers.retain(|(id, _)| *id != self.id);
+        match &self.0 {
+            Serving::Handler { routes, address, id } => {
+                let mut routes = routes.by_destination.lock();
+                if let Some(backends) = routes.get_mut(&address.0) {
+                    backends.handlers.retain(|(other, _)| other != id);
+                }
+            }
+            Serving::Server(task) => task.abort(),
         }
     }
 }
@@ -179,7 +200,7 @@ impl WebhookTransport {
         let id = self.routes.next_id.fetch_add(1, Ordering::Relaxed);
         let mut routes = self.routes.by_destination.lock();
         routes.entry(address.0.clone()).or_default().handlers.push((id, handler));
-        ServedWebhook { routes: self.routes.clone(), address, id }
+        ServedWebhook(Serving::Handler { routes: self.routes.clone(), address, id })
     }
 
     /// Makes the next `times` calls of webhooks whose URL contains `url_part` fail.

@@ -3,13 +3,23 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use evenkeel_env::Env;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
 
 use super::configuration::{secret_name, service_name};
-use super::{Certificates, Endpoint};
+use super::server::{Server, Stop};
+use super::{Certificates, Endpoint, Webhooks};
+use crate::error::BoxError;
 use crate::listen::Listen;
 
 /// The port of webhooks in controller-runtime and kubebuilder.
 const PORT: u16 = 9443;
+
+/// How often [`WebhookServer::serve`] looks for the first certificate, which takes some requests to make or read.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The server of a manager's webhooks: its address, its certificates, and how the API server reaches it.
 ///
@@ -94,6 +104,37 @@ impl WebhookServer {
     /// The name of the operator and of the configurations.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Serves webhooks that were [taken](crate::Manager::take_webhooks) out of a manager, and keeps their certificates, until
+    /// `stop` is cancelled. Dropping the future ends both at once, like a process that is killed.
+    ///
+    /// Connections wait until there is a certificate: who shares the [listener](WebhookServer::listener) with other
+    /// replicas takes none that it could not answer.
+    ///
+    /// # Errors
+    /// If the address cannot be bound.
+    pub async fn serve(
+        self,
+        webhooks: Webhooks,
+        client: Client,
+        env: Env,
+        stop: CancellationToken,
+    ) -> Result<(), BoxError> {
+        let (name, listen, endpoint, certificates) = self.into_parts();
+        let server = Server::new(webhooks.clone(), &certificates, env.clone());
+        let serving = async {
+            while certificates.check(env.now()).is_err() {
+                if stop.is_cancelled() {
+                    return Ok(());
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            let (stopping, linger) = (stop.clone(), Duration::ZERO);
+            server.serve(listen, Stop { stopping, stop: stop.clone(), linger }).await.map_err(BoxError::from)
+        };
+        let keeping = certificates.keep(client, env.clone(), &webhooks, &name, &endpoint, stop.clone());
+        tokio::try_join!(serving, keeping).map(|_| ())
     }
 
     pub(crate) fn port(&self) -> Option<u16> {

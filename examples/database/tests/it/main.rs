@@ -12,7 +12,7 @@ mod versions;
 
 use std::sync::Arc;
 
-use database::{Backup, Database, DatabaseSpec, PASSWORD, controller};
+use database::{Backup, Database, DatabaseSpec, PASSWORD, controller, v2};
 use evenkeel::conditions;
 use evenkeel::k8s_openapi::api::core::v1::Secret;
 use evenkeel::k8s_openapi::api::storage::v1::StorageClass;
@@ -52,7 +52,7 @@ fn class(name: &str, grows: bool) -> StorageClass {
 
 /// Creates the definition, runs the operator, applies `orders`, and waits until it runs.
 async fn started<B: Backup>(cluster: &Cluster, backup: Arc<B>) -> Result<()> {
-    cluster.apply(Database::crd()).await?;
+    cluster.apply(v2::definition()).await?;
     cluster.run(move || controller(backup.clone()));
     cluster.apply(orders("17", 2)).await?;
     cluster.settled().await;

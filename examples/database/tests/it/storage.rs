@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use database::{Database, NoBackup, controller};
+use database::{Database, NoBackup, controller, v2};
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use evenkeel::k8s_openapi::api::storage::v1::StorageClass;
@@ -17,7 +17,7 @@ fn sized(storage: &str) -> Database {
 
 /// Creates the definition, runs the operator, and applies `orders` on storage of this class.
 async fn started_on(cluster: &Cluster, class: StorageClass) -> Result<()> {
-    cluster.apply(Database::crd()).await?;
+    cluster.apply(v2::definition()).await?;
     cluster.run(|| controller(Arc::new(NoBackup)));
     let mut database = sized("1Gi");
     database.spec.storage_class = class.metadata.name.clone();

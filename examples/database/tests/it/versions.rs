@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use database::{Database, NAME, NoBackup, add_to, controller, v2};
+use database::{Database, NAME, NoBackup, add_to, add_webhooks, controller, v2};
+use evenkeel::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use evenkeel::kube::Result;
 use evenkeel::prelude::*;
 use evenkeel::testing::{self, Release, UpgradeStage};
@@ -37,7 +38,48 @@ fn the_release_with_two_versions_and_webhooks_can_be_rolled_back() {
     assert!(runs > 0, "the new release writes when a server is added");
 }
 
-#[evenkeel::test(embedded = "the webhooks are served in this process")]
+/// The next release: it stores the second version, and migrates what is stored in the first.
+fn run_next(cluster: &Cluster) {
+    cluster.run_manager(NAME, |manager| {
+        add_webhooks(manager.controller(controller(Arc::new(NoBackup))), v2::migration())
+    });
+}
+
+#[test]
+fn the_release_that_migrates_the_stored_databases_can_be_rolled_back() {
+    let now = Release::new(NAME, |cluster| {
+        cluster.run_manager(NAME, |manager| add_to(manager, Arc::new(NoBackup)));
+    });
+    let next = Release::new(NAME, run_next);
+    let runs = testing::upgrade(&now.crd(v2::definition()), &next.crd(v2::next_definition()), grow);
+    assert!(runs > 0, "the new release writes every database");
+}
+
+#[evenkeel::test(embedded = "the migration waits until all API servers know the definition")]
+async fn databases_are_migrated_to_the_second_version(cluster: Cluster) -> Result<()> {
+    cluster.apply(v2::definition()).await?;
+    cluster.run_manager(NAME, |manager| add_to(manager, Arc::new(NoBackup)));
+    cluster.apply(orders("17", 1)).await?;
+    cluster.settled().await;
+    let before = cluster.get::<Database>("orders").await?;
+    let versions = async || {
+        let definition = cluster.get::<CustomResourceDefinition>("databases.example.com").await?;
+        Ok::<_, evenkeel::kube::Error>(definition.status.unwrap().stored_versions.unwrap_or_default())
+    };
+    assert_eq!(versions().await?, ["v1"]);
+
+    cluster.apply(v2::next_definition()).await?;
+    assert_eq!(versions().await?, ["v1", "v2"], "the database is still stored in the first version");
+    run_next(&cluster);
+    cluster.settled().await;
+    assert_eq!(versions().await?, ["v2"]);
+    let after = cluster.get::<Database>("orders").await?;
+    assert_eq!((&after.spec, &after.status), (&before.spec, &before.status), "nothing else has changed");
+    assert_ne!(after.metadata.resource_version, before.metadata.resource_version, "it was stored again");
+    Ok(())
+}
+
+#[evenkeel::test]
 async fn a_database_is_read_written_and_refused_in_both_versions(cluster: Cluster) -> Result<()> {
     cluster.apply(v2::definition()).await?;
     cluster.run_manager(NAME, |manager| add_to(manager, Arc::new(NoBackup)));

@@ -162,10 +162,6 @@ fn of_volume(pod: &Pod, volume: &Tree, all: &mut Vec<Reference>) {
     all.extend(reference(Referent::Secret, secret, "secretName", items(secret), &place));
     let claim = volume.at("persistentVolumeClaim");
     all.extend(reference(Referent::Claim, claim, "claimName", Vec::new(), &place));
-    if volume.has("ephemeral") {
-        let name = format!("{}-{name}", pod.name());
-        all.push(Reference { referent: Referent::Claim, name, keys: Vec::new(), place: place.clone() });
-    }
     for source in volume.list("projected/sources") {
         let (map, secret) = (source.at("configMap"), source.at("secret"));
         all.extend(reference(Referent::ConfigMap, map, "name", items(map), &place));
@@ -235,7 +231,6 @@ mod tests {
                 "MountVolume.SetUp failed for volume \"v1\" : configmap \"m\" not found",
                 "MountVolume.SetUp failed for volume \"v2\" : secret \"s\" not found",
                 "MountVolume.SetUp failed for volume \"v3\" : persistentvolumeclaim \"c\" not found",
-                "MountVolume.SetUp failed for volume \"v4\" : persistentvolumeclaim \"p-v4\" not found",
                 "MountVolume.SetUp failed for volume \"v5\" : configmap \"m2\" not found",
                 "MountVolume.SetUp failed for volume \"v5\" : secret \"s2\" not found",
                 "MountVolume.SetUp failed for volume \"v5\" : failed to fetch token: serviceaccounts \"a\" not found",

@@ -66,7 +66,20 @@ pub(crate) struct ClusterInner {
     pub(crate) rules: Rules,
     /// What the containers on the nodes print.
     pub(crate) logs: Logs,
+    /// The operators that run as two replicas when they are started, and what is added to their managers.
+    pub(crate) replicated: Mutex<BTreeMap<String, Adapt>>,
+    /// The states of what is outside of the cluster, by name.
+    pub(crate) outside: Mutex<BTreeMap<String, OutsideState>>,
 }
+
+/// How much later than the first replica of an operator the second one starts: sooner than anybody leads by a new lease.
+const SECOND_REPLICA: Duration = Duration::from_secs(1);
+
+/// Adds something to the manager of a replica.
+pub(crate) type Adapt = Arc<dyn Fn(Manager) -> Manager + Send + Sync>;
+
+/// Shows the state of something outside of the cluster.
+pub(crate) type OutsideState = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
 
 /// Follows the use of resources until it is dropped.
 pub(crate) struct Follower(pub(crate) JoinHandle<()>);
@@ -242,13 +255,44 @@ impl Cluster {
     /// ```
     pub fn run_manager(&self, name: &str, factory: impl FnMut(Manager) -> Manager + Send + 'static) {
         let run_as = RunAs { user: (*self.user).clone(), namespace: self.namespace.clone() };
-        let operator = Operator::start(self.inner.wire.clone(), name, run_as, factory);
-        self.inner.operators.lock().insert(name.to_owned(), operator);
+        let adapt = self.inner.replicated.lock().get(name).cloned();
+        let Some(adapt) = adapt else {
+            let operator = Operator::start(self.inner.wire.clone(), name, run_as, factory);
+            self.inner.operators.lock().insert(name.to_owned(), operator);
+            return;
+        };
+        let factory = Arc::new(Mutex::new(factory));
+        for replica in [name.to_owned(), second_replica(name)] {
+            let (factory, adapt) = (factory.clone(), adapt.clone());
+            let make = move |manager| adapt((factory.lock())(manager));
+            let operator = Operator::start(self.inner.wire.clone(), &replica, run_as.clone(), make);
+            if replica != name {
+                operator.hold_back();
+                self.start_later(replica.clone());
+            }
+            self.inner.operators.lock().insert(replica, operator);
+        }
+    }
+
+    /// Lets a second replica start when the first one has written its lease, so that the first one leads.
+    fn start_later(&self, replica: String) {
+        let (cluster, env) = (Arc::downgrade(&self.inner), self.env().clone());
+        tokio::spawn(async move {
+            let at = tokio::time::Instant::now() + SECOND_REPLICA;
+            let deadline = env.ledger().deadline("start of a second replica");
+            deadline.set(Some(at));
+            tokio::time::sleep_until(at).await;
+            if let Some(cluster) = cluster.upgrade() {
+                cluster.operators.lock().get(&replica).into_iter().for_each(Operator::let_start);
+            }
+        });
     }
 
     /// Stops an operator without a graceful shutdown.
     pub fn stop(&self, name: &str) {
-        self.inner.operators.lock().remove(name);
+        let mut operators = self.inner.operators.lock();
+        operators.remove(name);
+        operators.remove(&second_replica(name));
     }
 
     /// Stops all operators, and removes from a remote cluster what their webhooks have left there.
@@ -267,6 +311,11 @@ impl Cluster {
     pub(crate) fn stop_all(&self) {
         self.inner.operators.lock().clear();
     }
+}
+
+/// The name of the second replica of an operator.
+pub(crate) fn second_replica(name: &str) -> String {
+    format!("{name}/2")
 }
 
 fn new_client(wire: &Arc<Wire>, by: &str, user: Option<User>) -> Client {

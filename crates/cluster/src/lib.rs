@@ -29,7 +29,7 @@ mod webhooks;
 
 pub use assemble::{Builder, StartError};
 pub use cluster::Cluster;
-pub use kit::{ApiScope, Diff, RecordFollower, StoredChange, StoredObject};
+pub use kit::{ApiScope, Diff, Outside, OutsideError, RecordFollower, StoredChange, StoredObject};
 pub use transport::{
     CrashMoment, CrashPoint, Directed, Director, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile,
     ServedWebhook, Verdict, WebhookAddress, WebhookFault, Write,

@@ -29,6 +29,7 @@ pub(crate) const CONTROLLERS: &str = "kube-controller-manager";
 type Factory = Box<dyn FnMut(Manager) -> Manager + Send>;
 
 /// Identity and default namespace of an operator's requests.
+#[derive(Clone)]
 pub(crate) struct RunAs {
     pub(crate) user: User,
     pub(crate) namespace: Arc<str>,
@@ -75,6 +76,9 @@ struct Supervisor {
     shared: Arc<Shared>,
     factory: Factory,
 }
+
+/// How long after an error an operator starts again, if a director plays with the cluster: kubelet's first backoff.
+const RESTART_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// An operator that is ready to run.
 struct Prepared {
@@ -150,7 +154,14 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 restarting = process.died() => starting = restarting,
-                ended = running => return self.report(ended),
+                ended = running => match ended {
+                    Err(error) if self.wire.direction.director().is_some() => {
+                        starting = Arc::new(self.station.enter_with("start after an error"));
+                        self.failed(&error);
+                        tokio::time::sleep(RESTART_AFTER).await;
+                    }
+                    ended => return self.report(ended),
+                },
             }
             drop(self.shared.webhooks.lock().take());
             self.wire.recorder.disturbed(format!("{} crashed and starts again", self.name));
@@ -218,6 +229,11 @@ impl Operator {
             Supervisor { wire, name: name.into(), run_as, station, shared: shared.clone(), factory };
         let first = supervisor.prepare();
         Self { shared, task: tokio::spawn(supervisor.run(first, starting)) }
+    }
+
+    /// The current process of the operator.
+    pub(crate) fn process(&self) -> Arc<OperatorProcess> {
+        self.shared.process.lock().clone()
     }
 
     /// Crashes the operator now. Its supervisor starts it again.

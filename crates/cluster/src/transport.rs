@@ -23,7 +23,7 @@ use evenkeel_apiserver::{Committed, User};
 use evenkeel_env::{Env, Footprint, Station};
 use evenkeel_request_info::RequestInfo;
 use futures::future::BoxFuture;
-use http::{Request, Response, header};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use tower::BoxError;
 
@@ -35,7 +35,7 @@ pub(crate) use self::crash::OperatorProcess;
 pub(crate) use self::direct::Direction;
 pub use self::direct::{CrashMoment, Directed, Director, Verdict};
 pub use self::fault::{Fault, Matcher};
-pub(crate) use self::record::DEFAULT_NAMESPACE;
+pub(crate) use self::record::{Asked, DEFAULT_NAMESPACE};
 pub use self::record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
 pub(crate) use self::registrations::{Probe, Reach, Registered, Registration};
 pub(crate) use self::webhooks::WebhookTransport;
@@ -46,7 +46,7 @@ use self::crash::Fate;
 use self::describe::{is_apply, name_in, verb};
 use self::fault::{Faults, is_write};
 use self::held::{Beginning, HeldWatches};
-use self::record::{Asked, Recorder};
+use self::record::Recorder;
 use self::registrations::{Registrations, written_definition};
 use self::watches::Watches;
 
@@ -133,6 +133,9 @@ impl Transport {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let verdict = self.verdict(&request, &path);
         let fate = self.sentence(fate, verdict).await;
+        if verdict == Verdict::DelayRequest {
+            self.wire.let_all_else_happen().await;
+        }
         let number = self.wire.records.then(|| self.note(&request, &path, &body));
         let is_watch = is_watch(&request);
         let name_in_body = || name_in(&body).map(std::borrow::Cow::into_owned);
@@ -156,6 +159,9 @@ impl Transport {
         let answer = self.serve(request, struck, number).await?;
         if let Some(definition) = definition.filter(|_| answer.status().is_success() && !self.installs) {
             self.wire.registrations.definition_written(&installer(&self.wire), &definition).await;
+        }
+        if verdict == Verdict::DelayAnswer {
+            self.wire.let_all_else_happen().await;
         }
         self.meet(fate).await;
         if !is_watch || !answer.status().is_success() {
@@ -232,17 +238,7 @@ impl Transport {
                 process.die();
                 std::future::pending::<()>().await;
             }
-            Fate::DieAfter => {
-                process.die_soon();
-                let (process, env) = (process.clone(), self.wire.env.clone());
-                tokio::spawn(async move {
-                    let at = tokio::time::Instant::now() + CRASH_DELAY;
-                    let deadline = env.ledger().deadline("crash after an answer");
-                    deadline.set(Some(at));
-                    tokio::time::sleep_until(at).await;
-                    process.die();
-                });
-            }
+            Fate::DieAfter => self.wire.crash_soon(process),
             Fate::Live | Fate::DieBefore => {}
         }
     }
@@ -283,7 +279,15 @@ impl Transport {
             return Err("the connection broke before the answer arrived (injected)".into());
         }
         note(Outcome::Answered { status: answer.status().as_u16(), wrote, fault: None });
-        Ok(answer)
+        if answer.status() != StatusCode::FORBIDDEN {
+            return Ok(answer);
+        }
+        let (parts, body) = answer.into_parts();
+        let body = body.collect().await?.to_bytes();
+        if let Some(number) = number.filter(|_| is_refused_by_rbac(&body)) {
+            self.wire.recorder.forbade(number);
+        }
+        Ok(Response::from_parts(parts, boxed(Full::new(body))))
     }
 
     /// Registers a watch, so that a test can cut it and hold it.
@@ -323,6 +327,27 @@ impl Wire {
         Self { registrations: Arc::new(Registrations::new(Reach::OverTls)), ..self }
     }
 
+    /// Crashes a process at its next request, or when there is nothing left to do.
+    pub(crate) fn crash_soon(&self, process: &Arc<OperatorProcess>) {
+        process.die_soon();
+        let (process, env) = (process.clone(), self.env.clone());
+        tokio::spawn(async move {
+            let at = tokio::time::Instant::now() + CRASH_DELAY;
+            let deadline = env.ledger().deadline("crash after an answer");
+            deadline.set(Some(at));
+            tokio::time::sleep_until(at).await;
+            process.die();
+        });
+    }
+
+    /// Waits until everything that goes on has happened. Virtual time passes only then.
+    pub(crate) async fn let_all_else_happen(&self) {
+        let at = tokio::time::Instant::now() + Verdict::LATE;
+        let deadline = self.env.ledger().deadline("a late request");
+        deadline.set(Some(at));
+        tokio::time::sleep_until(at).await;
+    }
+
     /// Yields a seeded number of times, so that another seed gives another order of requests.
     async fn let_others_go_first(&self) {
         if self.env.seed().is_some() {
@@ -348,6 +373,13 @@ pub(crate) fn installer(wire: &Arc<Wire>) -> kube::Client {
 fn user_agent(by: &str) -> header::HeaderValue {
     header::HeaderValue::from_str(&format!("{by}/{}", env!("CARGO_PKG_VERSION")))
         .unwrap_or(header::HeaderValue::from_static("evenkeel"))
+}
+
+/// Whether the body of a response with status 403 says that the user lacks a permission. Quotas, namespaces that are
+/// being deleted and admission refuse with the same status.
+fn is_refused_by_rbac(body: &[u8]) -> bool {
+    let status: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    status["message"].as_str().is_some_and(|it| it.contains("forbidden: User ") && it.contains(" cannot "))
 }
 
 /// Whether the request is a watch, so that its response is a stream of events.

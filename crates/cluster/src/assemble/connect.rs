@@ -32,6 +32,8 @@ impl Cluster {
             follower: OnceLock::new(),
             rules: Default::default(),
             logs: Default::default(),
+            replicated: Mutex::default(),
+            outside: Mutex::default(),
         };
         Self::new(inner, &namespace)
     }

@@ -81,6 +81,8 @@ impl Builder {
             follower: OnceLock::new(),
             rules: Default::default(),
             logs: Default::default(),
+            replicated: Mutex::default(),
+            outside: Mutex::default(),
         };
         let cluster = Cluster::new(inner, crate::transport::DEFAULT_NAMESPACE);
         if self.controllers {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use evenkeel_runtime::Manager;
 use evenkeel_store::Range;
 
 use crate::cluster::Cluster;
@@ -43,7 +44,8 @@ impl StoredChange {
 }
 
 impl Cluster {
-    /// Sets the director of this cluster, which decides what happens to each request, or removes it.
+    /// Sets the director of this cluster, which decides what happens to each request, or removes it. While there is one, an
+    /// operator whose manager ends with an error starts again after ten seconds, as a pod of a Deployment does.
     pub fn direct(&self, director: Option<Arc<dyn Director>>) {
         self.inner.wire.direction.set(director);
     }
@@ -52,6 +54,17 @@ impl Cluster {
     pub fn operators(&self) -> Vec<String> {
         let operators = self.inner.operators.lock();
         operators.keys().filter(|name| *name != CONTROLLERS).cloned().collect()
+    }
+
+    /// Whether an operator of this name runs. The built-in controllers are `kube-controller-manager`.
+    pub fn is_running(&self, name: &str) -> bool {
+        self.inner.operators.lock().contains_key(name)
+    }
+
+    /// Runs the operator of this name as two replicas when it is started next. The second one is named `NAME/2`. `adapt`
+    /// is called for the manager of each replica, and adds a leader election if the operator has none of its own.
+    pub fn replicate(&self, name: &str, adapt: impl Fn(Manager) -> Manager + Send + Sync + 'static) {
+        self.inner.replicated.lock().insert(name.to_owned(), Arc::new(adapt));
     }
 
     /// Crashes an operator and keeps it away until [`Cluster::resume`].
@@ -113,11 +126,23 @@ impl Cluster {
         self.inner.server.as_ref().map_or(0, |server| server.store().revision())
     }
 
-    /// All stored objects, in the order of their keys; none on a remote cluster.
+    /// All stored objects, in the order of their keys, and then the states of what is outside of the cluster
+    /// ([`Outside::shows`](crate::Outside::shows)); no objects on a remote cluster.
     pub fn stored_objects(&self) -> Vec<StoredObject> {
-        let Some(server) = &self.inner.server else { return Vec::new() };
-        let page = server.store().range(&Range::default());
-        page.map(|page| page.entries.iter().map(|entry| stored(entry)).collect()).unwrap_or_default()
+        let page = self.inner.server.as_ref().map(|server| server.store().range(&Range::default()));
+        let page = page.into_iter().flatten().flat_map(|page| page.entries);
+        page.map(|entry| stored(&entry)).chain(self.outside_states()).collect()
+    }
+
+    fn outside_states(&self) -> Vec<StoredObject> {
+        let states = self.inner.outside.lock().clone();
+        let shown = states.into_iter().map(|(name, state)| StoredObject {
+            key: format!("/registry/outside/states/{}/{name}", self.namespace()).into(),
+            uid: String::new(),
+            revision: 0,
+            json: Bytes::from(serde_json::json!({ "state": state() }).to_string()),
+        });
+        shown.collect()
     }
 
     /// Every change of the store after a revision, oldest first. `None` if the store no longer knows all of them, or if

@@ -103,6 +103,17 @@ pub enum Verdict {
     /// later. Later changes are held until `Cluster::release_watches`. Other requests
     /// are served.
     ViewAt(u64),
+    /// The request arrives late: after everything that goes on at this moment, and needs no longer than
+    /// [`Verdict::LATE`].
+    DelayRequest,
+    /// The request is served at once, and its answer arrives late.
+    DelayAnswer,
+}
+
+impl Verdict {
+    /// How late a delayed request or answer is: later than the first phases of a pod (50 ms each), and sooner than any
+    /// timeout.
+    pub const LATE: Duration = Duration::from_millis(200);
 }
 
 /// When an operator crashes at a request.

@@ -23,6 +23,10 @@ pub enum Fault {
     Timeout,
     /// The request is served, but its response never arrives.
     LostAnswer,
+    /// Status 403: a quota is exceeded. Nothing is written.
+    QuotaExceeded,
+    /// Status 400: an admission webhook denies the request. Nothing is written.
+    Denied,
 }
 
 impl Fault {
@@ -45,6 +49,16 @@ impl Fault {
             Self::InternalError => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "Internal error occurred: injected")
             }
+            Self::QuotaExceeded => (
+                StatusCode::FORBIDDEN,
+                "Forbidden",
+                "forbidden: exceeded quota: injected, used: 1, limited: 1",
+            ),
+            Self::Denied => (
+                StatusCode::BAD_REQUEST,
+                "BadRequest",
+                "admission webhook \"injected.example.com\" denied the request: try again later",
+            ),
             Self::Timeout | Self::LostAnswer => return None,
         };
         let status_object = serde_json::json!({

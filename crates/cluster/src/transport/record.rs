@@ -83,6 +83,8 @@ pub struct Exchange {
     pub outcome: Outcome,
     /// How long the answer took; zero while there is none.
     pub took: Duration,
+    /// Whether the request was refused because the client lacks a permission.
+    pub is_forbidden: bool,
 }
 
 impl Exchange {
@@ -221,6 +223,7 @@ impl Recorder {
             body: body.clone(),
             outcome: Outcome::Pending,
             took: Duration::ZERO,
+            is_forbidden: false,
         }
     }
 
@@ -232,6 +235,15 @@ impl Recorder {
             exchange.outcome = outcome;
             exchange.took = self.start.elapsed().saturating_sub(exchange.at);
             self.tell(|| moment.clone());
+        }
+    }
+
+    /// Records that a request was refused because its client lacks a permission.
+    pub(crate) fn forbade(&self, number: u64) {
+        let mut kept = self.kept.lock();
+        let at = number.checked_sub(kept.first).and_then(|at| usize::try_from(at).ok());
+        if let Some(Moment::Request(exchange)) = at.and_then(|at| kept.moments.get_mut(at)) {
+            exchange.is_forbidden = true;
         }
     }
 

@@ -1,7 +1,8 @@
 //! The differences between two normalized states.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -45,43 +46,116 @@ fn short(text: &str) -> String {
     }
 }
 
-/// The differences between two states, without those at a path that varies between undisturbed runs.
-pub(crate) fn differences(
-    expected: &World,
-    found: &World,
-    varying: &BTreeSet<(String, String)>,
-) -> Vec<Difference> {
+/// What varies by itself at one rest: between undisturbed runs with other seeds, revisions and times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Varying {
+    /// The fields that vary, by the key of their object.
+    fields: BTreeMap<String, BTreeSet<String>>,
+    /// The folders of keys whose objects have names that vary. Their number does not.
+    names: BTreeSet<String>,
+    /// The folders of keys whose number of objects varies.
+    numbers: BTreeSet<String>,
+}
+
+impl Varying {
+    /// Learns from one state and those of other undisturbed runs at the same rest.
+    pub(crate) fn learn<'w>(world: &World, others: impl IntoIterator<Item = &'w World>) -> Self {
+        let mut varying = Self::default();
+        for other in others {
+            let (mut missing, mut left) = (BTreeMap::<&str, usize>::new(), BTreeMap::<&str, usize>::new());
+            let found = all_differences(world, other);
+            for difference in &found {
+                let folder = folder_of(&difference.object);
+                match (&*difference.path, &difference.found) {
+                    ("", None) => *missing.entry(folder).or_default() += 1,
+                    ("", Some(_)) => *left.entry(folder).or_default() += 1,
+                    (path, _) => {
+                        varying.fields.entry(difference.object.clone()).or_default().insert(path.to_owned());
+                    }
+                }
+            }
+            for folder in missing.keys().chain(left.keys()) {
+                let same = missing.get(folder) == left.get(folder);
+                let folders = if same { &mut varying.names } else { &mut varying.numbers };
+                folders.insert((*folder).to_owned());
+            }
+        }
+        varying
+    }
+
+    fn has_field(&self, difference: &Difference) -> bool {
+        let fields = self.fields.get(&difference.object);
+        fields.is_some_and(|fields| fields.iter().any(|path| is_within(&difference.path, path)))
+    }
+
+    /// Leaves out objects whose names vary: as many missing ones as there are others instead.
+    fn without_names(&self, found: Vec<Difference>) -> Vec<Difference> {
+        let mut spare: BTreeMap<(String, bool), usize> = BTreeMap::new();
+        for difference in found.iter().filter(|it| it.path.is_empty()) {
+            *spare
+                .entry((folder_of(&difference.object).to_owned(), difference.found.is_some()))
+                .or_default() += 1;
+        }
+        let mut kept = Vec::new();
+        for difference in found {
+            let folder = folder_of(&difference.object).to_owned();
+            let whole = difference.path.is_empty();
+            if whole && self.numbers.contains(&folder) {
+                continue;
+            }
+            if whole && self.names.contains(&folder) {
+                // Each object is balanced by one of the other side.
+                let other = spare.entry((folder, difference.found.is_none())).or_default();
+                if *other > 0 {
+                    *other -= 1;
+                    continue;
+                }
+            }
+            kept.push(difference);
+        }
+        kept
+    }
+}
+
+/// Whether a path is a field or within it.
+fn is_within(path: &str, field: &str) -> bool {
+    path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// A key without the name.
+fn folder_of(key: &str) -> &str {
+    key.rsplit_once('/').map_or(key, |(folder, _)| folder)
+}
+
+/// The differences between two states, without what varies by itself.
+pub(crate) fn differences(expected: &World, found: &World, varying: &Varying) -> Vec<Difference> {
+    let mut all = all_differences(expected, found);
+    all.retain(|difference| !varying.has_field(difference));
+    varying.without_names(all)
+}
+
+fn all_differences(expected: &World, found: &World) -> Vec<Difference> {
     let keys: BTreeSet<&String> = expected.objects.keys().chain(found.objects.keys()).collect();
     let mut out = Vec::new();
     for key in keys {
-        if varying.contains(&(key.clone(), String::new())) {
-            continue;
-        }
         match (expected.objects.get(key), found.objects.get(key)) {
+            (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {}
             (Some(a), Some(b)) => fields(key, String::new(), a, b, &mut out),
             (a, b) => out.push(Difference {
                 object: key.clone(),
                 path: String::new(),
-                expected: a.map(Value::to_string),
-                found: b.map(Value::to_string),
+                expected: a.map(|value| value.to_string()),
+                found: b.map(|value| value.to_string()),
             }),
         }
     }
-    out.retain(|it| {
-        !varying
-            .iter()
-            .any(|(object, path)| *object == it.object && it.path.starts_with(&**path) && !path.is_empty())
-    });
     out
 }
 
-/// All paths at which two states differ, by key. A key that only one of them has differs as a whole.
-pub(crate) fn paths_that_differ(one: &World, other: &World) -> BTreeSet<(String, String)> {
-    let found = differences(one, other, &BTreeSet::new());
-    found.into_iter().map(|difference| (difference.object, difference.path)).collect()
-}
-
 fn fields(key: &str, path: String, expected: &Value, found: &Value, out: &mut Vec<Difference>) {
+    if expected == found {
+        return;
+    }
     match (expected, found) {
         (Value::Object(a), Value::Object(b)) => {
             let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
@@ -95,7 +169,6 @@ fn fields(key: &str, path: String, expected: &Value, found: &Value, out: &mut Ve
                 fields(key, format!("{path}[{at}]"), a, b, out);
             }
         }
-        (a, b) if a == b => {}
         (a, b) => {
             let text = |value: &Value| (!value.is_null()).then(|| value.to_string());
             out.push(Difference { object: key.to_owned(), path, expected: text(a), found: text(b) });
@@ -110,7 +183,11 @@ mod tests {
 
     fn world(objects: Value) -> World {
         let objects = objects.as_object().cloned().unwrap_or_default();
-        World { objects: objects.into_iter().collect() }
+        World { objects: objects.into_iter().map(|(key, value)| (key, Arc::new(value))).collect() }
+    }
+
+    fn told(expected: &World, found: &World, varying: &Varying) -> Vec<String> {
+        differences(expected, found, varying).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -118,12 +195,34 @@ mod tests {
         let key = "/registry/apps/statefulsets/default/web";
         let expected = world(json!({key: {"spec": {"replicas": 2, "ports": [1, 2]}}}));
         let found = world(json!({key: {"spec": {"replicas": 1, "ports": [1, 2]}}}));
-        let told: Vec<String> =
-            differences(&expected, &found, &BTreeSet::new()).iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["statefulsets/web.spec.replicas is 1, undisturbed 2"]);
-        let told = differences(&expected, &world(json!({})), &BTreeSet::new());
-        assert_eq!(told[0].to_string(), "statefulsets/web is missing");
-        let varying = BTreeSet::from([(key.to_owned(), ".spec.replicas".to_owned())]);
-        assert!(differences(&expected, &found, &varying).is_empty());
+        let none = Varying::default();
+        assert_eq!(told(&expected, &found, &none), ["statefulsets/web.spec.replicas is 1, undisturbed 2"]);
+        assert_eq!(told(&expected, &world(json!({})), &none), ["statefulsets/web is missing"]);
+        let varying = Varying::learn(&expected, [&found]);
+        assert!(told(&expected, &found, &varying).is_empty());
+    }
+
+    #[test]
+    fn a_field_that_varies_does_not_hide_its_neighbour() {
+        let key = "/registry/core/configmaps/default/a";
+        let expected = world(json!({key: {"data": {"a": 1, "ab": 1}}}));
+        let varying = Varying::learn(&expected, [&world(json!({key: {"data": {"a": 2, "ab": 1}}}))]);
+        let found = world(json!({key: {"data": {"a": 3, "ab": 3}}}));
+        assert_eq!(told(&expected, &found, &varying), ["configmaps/a.data.ab is 3, undisturbed 1"]);
+    }
+
+    #[test]
+    fn names_that_vary_are_counted() {
+        let job = |names: &[&str]| {
+            let jobs = names.iter().map(|name| (format!("/registry/batch/jobs/default/{name}"), json!({})));
+            world(Value::Object(jobs.collect()))
+        };
+        let expected = job(&["run-1"]);
+        let varying = Varying::learn(&expected, [&job(&["run-7"])]);
+        assert!(told(&expected, &job(&["run-9"]), &varying).is_empty());
+        assert_eq!(told(&expected, &job(&[]), &varying), ["jobs/run-1 is missing"]);
+        let twice = told(&expected, &job(&["run-8", "run-9"]), &varying);
+        assert_eq!(twice.len(), 1, "{twice:?}");
+        assert!(twice[0].contains("is left"), "{twice:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! Plays a plan: strikes at the operator's requests, and acts when the cluster is at rest.
-//!
-//! What happens at a rest, in this order: operators return and held events arrive; the strikes of this rest; stale views
-//! end; the state is kept for comparison; operators leave and watches are held for the steps that follow. The cluster
-//! comes to rest again after each of these.
 
-use std::collections::BTreeMap;
+mod act;
+mod rest;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +15,15 @@ use evenkeel_cluster::{
 use evenkeel_env::Unsettled;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::plan::{Back, Plan, Strike};
+use crate::plan::{Back, Late, Mishap, Plan, Point, Stop, Strike};
 use crate::token::fault_name;
+use act::Act;
+
+pub(crate) use act::change_of;
+pub(crate) use words::{fault_words, mishap_words, moment_words};
 
 /// Kinds whose requests are upkeep: they are neither counted nor struck.
 const UPKEEP: [&str; 2] = ["leases", "events"];
@@ -25,13 +31,28 @@ const UPKEEP: [&str; 2] = ["leases", "events"];
 /// How long a view lags behind, if the operator does not come to rest with it before. Some retries fit into it.
 const LAG: Duration = Duration::from_secs(20);
 
+/// How long a leader is cut off: longer than it takes the other replica to lead, which is a lease duration (15 s) and a
+/// retry period (2 s).
+const CUT_OFF: Duration = Duration::from_secs(25);
+
 /// The state of the cluster at a rest.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoint {
+    /// The rest of the undisturbed run to compare with, counted from one.
+    pub(crate) rest: usize,
     pub(crate) revision: u64,
     pub(crate) objects: Vec<StoredObject>,
     /// Whether a disturbance was in force, so that the state may differ from the undisturbed one.
     pub(crate) disturbed: bool,
+}
+
+/// A time in which the view of an operator lagged behind, as the revisions at its beginning and end.
+#[derive(Clone, Debug)]
+pub(crate) struct Lagged {
+    /// The kind whose view lagged; all kinds if `None`.
+    pub(crate) kind: Option<String>,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
 }
 
 /// What a run left in the director's hands.
@@ -40,9 +61,13 @@ pub(crate) struct Played {
     pub(crate) checkpoints: Vec<Checkpoint>,
     /// Every change since the scenario began; `None` if the store has forgotten some.
     pub(crate) changes: Option<Vec<StoredChange>>,
-    pub(crate) unsettled: Option<String>,
+    /// The rest that the cluster did not come to, and what was pending.
+    pub(crate) unsettled: Option<(usize, String)>,
     /// Restarts at rest: the operator, and the revisions before and after.
     pub(crate) restarts: Vec<(String, u64, u64)>,
+    pub(crate) lags: Vec<Lagged>,
+    /// The uids of the objects that the plan removed.
+    pub(crate) removed: BTreeSet<String>,
     /// How many strikes of the plan have happened.
     pub(crate) struck: usize,
 }
@@ -50,7 +75,11 @@ pub(crate) struct Played {
 pub(crate) struct PlanDirector {
     cluster: Cluster,
     plan: Plan,
+    /// Whether revisions and times are shifted at each rest, to learn what depends on them.
+    shifts: bool,
     state: Mutex<State>,
+    /// Notified when the scenario is broken off.
+    broken_off: Notify,
 }
 
 #[derive(Default)]
@@ -61,18 +90,40 @@ struct State {
     rests: usize,
     /// Whether the strikes of the current rest have been made.
     struck_here: bool,
+    /// Whether revisions and times have been shifted at the current rest.
+    shifted_here: bool,
     /// The operators that are away, and the rest at which they return.
     away: Vec<(String, usize)>,
     /// The rest at which held watches are released.
     held_until: Option<usize>,
+    /// The operator and the number of its request at which held watches are released.
+    held_until_request: Option<(String, usize)>,
+    /// The operators whose watches are blind, and the rest at which they list again.
+    blind: Vec<(String, usize)>,
     /// The view of each operator that restarts with a stale one: the kind, if only one is stale, and the revision.
     views: BTreeMap<String, (Option<String>, u64)>,
+    /// The views that lag now.
+    lagging: Vec<Lagged>,
     /// Operators that crash again before their next write.
     again: Vec<String>,
+    /// The replica that is cut off, and until when.
+    cut_off: Option<(String, Instant)>,
     /// Operators that were restarted at this rest, with the revision before.
     restarting: Vec<(String, u64)>,
+    /// Whether an operator uses a lease, so that somebody has to lead before the cluster is at rest.
+    has_leases: bool,
+    /// Whether an operator stopped or started since somebody was waited for to lead.
+    leaderless: bool,
+    /// Whether watches were cut and their clients have not listed again yet.
+    relisting: bool,
+    /// Whether an operator turns without time passing until its clients have listed again.
+    turning: bool,
+    /// What the world needs to heal by itself.
+    healing: Option<Duration>,
     /// The scenario is over: everything returns at the next rest.
     finishing: bool,
+    /// Whether all operators were restarted at the end.
+    forced: bool,
     seen_revision: u64,
     lost_history: bool,
     played: Played,
@@ -81,26 +132,25 @@ struct State {
 impl State {
     /// Whether the view of an operator is behind the world now.
     fn lags(&self) -> bool {
-        self.held_until.is_some() || !self.views.is_empty()
+        self.held_until.is_some() || !self.views.is_empty() || !self.blind.is_empty()
+    }
+
+    /// Whether a disturbance is in force now.
+    fn is_disturbed(&self) -> bool {
+        !self.away.is_empty() || self.lags()
+    }
+
+    /// All views have caught up.
+    fn caught_up(&mut self, revision: u64) {
+        let lags = self.lagging.drain(..).map(|lag| Lagged { to: revision, ..lag });
+        self.played.lags.extend(lags);
     }
 }
 
-/// What the director does at a rest, outside of its lock.
-enum Act {
-    Note(String),
-    Resume(String),
-    Restart(String),
-    Suspend(String),
-    Hold(Matcher),
-    Release,
-    Cut(String),
-    Delete(String),
-}
-
 impl PlanDirector {
-    pub(crate) fn new(cluster: Cluster, plan: Plan) -> Arc<Self> {
+    pub(crate) fn new(cluster: Cluster, plan: Plan, shifts: bool) -> Arc<Self> {
         let state = State { seen_revision: cluster.revision(), ..State::default() };
-        Arc::new(Self { cluster, plan, state: Mutex::new(state) })
+        Arc::new(Self { cluster, plan, shifts, state: Mutex::new(state), broken_off: Notify::new() })
     }
 
     /// The scenario is over: whatever is still away or held returns at the next rest.
@@ -108,10 +158,14 @@ impl PlanDirector {
         self.state.lock().finishing = true;
     }
 
+    /// Waits until the scenario is to be broken off.
+    pub(crate) async fn broken_off(&self) {
+        self.broken_off.notified().await;
+    }
+
     /// Whether a disturbance is in force now.
     pub(crate) fn is_disturbed(&self) -> bool {
-        let state = self.state.lock();
-        !state.away.is_empty() || state.held_until.is_some() || !state.views.is_empty()
+        self.state.lock().is_disturbed()
     }
 
     pub(crate) fn take(&self) -> Played {
@@ -127,192 +181,111 @@ impl PlanDirector {
     /// What the plan does to the n-th request of an operator.
     fn strike(&self, state: &mut State, by: &str, number: usize, is_write: bool) -> (Vec<Act>, Verdict) {
         let mut acts = Vec::new();
+        if state.held_until_request.as_ref().is_some_and(|(it, until)| it == by && *until <= number) {
+            state.held_until_request = None;
+            state.held_until = None;
+            state.caught_up(self.cluster.revision());
+            acts.push(Act::Note("held events arrive".into()));
+            acts.push(Act::Release);
+        }
         if is_write && let Some(at) = state.again.iter().position(|it| it == by) {
             state.again.remove(at);
+            state.leaderless = true;
             acts.push(Act::Note(format!("{by} crashes again before request {number}")));
             return (acts, Verdict::Crash(CrashMoment::Before));
         }
-        let rests = state.rests;
         for strike in &self.plan.strikes {
-            match strike {
+            let verdict = match strike {
                 Strike::Crash { operator, request, moment, back } if operator == by && *request == number => {
-                    state.played.struck += 1;
-                    acts.push(Act::Note(format!("{by} crashes {} request {number}", moment_words(*moment))));
-                    match back {
-                        Back::AtOnce => {}
-                        Back::Twice => state.again.push(by.to_owned()),
-                        Back::AfterRests(n) => {
-                            self.cluster.keep_away(by);
-                            state.away.push((by.to_owned(), rests + n));
-                        }
-                    }
-                    return (acts, Verdict::Crash(*moment));
+                    self.crash(state, &mut acts, (by, number), *moment, *back)
                 }
                 Strike::Fail { operator, request, fault } if operator == by && *request == number => {
-                    state.played.struck += 1;
                     acts.push(Act::Note(format!("request {number} of {by} fails: {}", fault_name(*fault))));
-                    return (acts, Verdict::Fail(*fault));
+                    Verdict::Fail(*fault)
                 }
-                Strike::Lag { operator, kind, request } if operator == by && *request == number => {
-                    state.played.struck += 1;
-                    state.held_until = Some(rests + 1);
+                Strike::Failover { operator, request, stop } if operator == by && *request == number => {
+                    self.stop_leader(state, &mut acts, (by, number), *stop)
+                }
+                Strike::Delay { operator, request, late } if operator == by && *request == number => {
+                    let (what, verdict) = match late {
+                        Late::Request => ("is late", Verdict::DelayRequest),
+                        Late::Answer => ("is answered late", Verdict::DelayAnswer),
+                    };
+                    acts.push(Act::Note(format!("request {number} of {by} {what}")));
+                    verdict
+                }
+                Strike::Lag { operator, kind, request, requests } if operator == by && *request == number => {
+                    state.held_until = Some(state.rests + 1);
+                    state.held_until_request = requests.map(|more| (by.to_owned(), number + more));
+                    let from = self.cluster.revision();
+                    state.lagging.push(Lagged { kind: Some(kind.clone()), from, to: u64::MAX });
                     acts.push(Act::Hold(watches_of(by, kind)));
+                    Verdict::Serve
                 }
-                _ => {}
+                Strike::World { mishap, path, at: Point::Request { operator, number: at } }
+                    if operator == by && *at == number =>
+                {
+                    acts.push(Act::World(*mishap, path.clone()));
+                    Verdict::DelayRequest
+                }
+                _ => continue,
+            };
+            state.played.struck += 1;
+            if verdict != Verdict::Serve {
+                return (acts, verdict);
             }
         }
         (acts, Verdict::Serve)
     }
 
-    /// What happens at a rest now, and whether the wait for rest goes on afterwards.
-    fn acts(&self) -> (Vec<Act>, bool) {
-        let mut state = self.state.lock();
-        let rest = state.rests + 1;
-        let returns = self.returns(&mut state, rest);
-        if !returns.is_empty() {
-            return (returns, true);
-        }
-        if !std::mem::replace(&mut state.struck_here, true) {
-            let strikes = self.strikes_at(&mut state, rest);
-            if !strikes.is_empty() {
-                return (strikes, true);
+    fn crash(
+        &self,
+        state: &mut State,
+        acts: &mut Vec<Act>,
+        (by, number): (&str, usize),
+        moment: CrashMoment,
+        back: Back,
+    ) -> Verdict {
+        acts.push(Act::Note(format!("{by} crashes {} request {number}", moment_words(moment))));
+        state.leaderless = true;
+        match back {
+            Back::AtOnce => {}
+            Back::Twice => state.again.push(by.to_owned()),
+            Back::AfterRests(rests) => {
+                self.cluster.keep_away(by);
+                state.away.push((by.to_owned(), state.rests + rests));
             }
         }
-        if !state.views.is_empty() {
-            state.views.clear();
-            return (vec![Act::Note("the API server catches up".into()), Act::Release], true);
-        }
-        let revision = self.cluster.revision();
-        for (operator, before) in std::mem::take(&mut state.restarting) {
-            state.played.restarts.push((operator, before, revision));
-        }
-        self.keep(&mut state, revision);
-        let leaving = self.leaving(&mut state, rest);
-        state.rests = rest;
-        state.struck_here = false;
-        (leaving, false)
+        Verdict::Crash(moment)
     }
 
-    fn returns(&self, state: &mut State, rest: usize) -> Vec<Act> {
-        let due = |until: usize| until <= rest || state.finishing;
-        let mut acts = Vec::new();
-        if state.held_until.is_some_and(due) {
-            acts.push(Act::Note("held events arrive".into()));
-            acts.push(Act::Release);
-        }
-        acts.extend(
-            state.away.iter().filter(|(_, until)| due(*until)).map(|(name, _)| Act::Resume(name.clone())),
-        );
-        if !acts.is_empty() {
-            let finishing = state.finishing;
-            state.away.retain(|(_, until)| *until > rest && !finishing);
-            state.held_until = state.held_until.filter(|until| *until > rest && !finishing);
-        }
-        acts
+    fn stop_leader(
+        &self,
+        state: &mut State,
+        acts: &mut Vec<Act>,
+        (by, number): (&str, usize),
+        stop: Stop,
+    ) -> Verdict {
+        state.has_leases = true;
+        let fault = match stop {
+            Stop::Crash(moment) => return self.crash(state, acts, (by, number), moment, Back::AfterRests(1)),
+            Stop::CutOff => Fault::Timeout,
+            Stop::CutOffUnanswered => Fault::LostAnswer,
+        };
+        acts.push(Act::Note(format!("{by} is cut off from the API server at request {number}")));
+        state.leaderless = true;
+        state.cut_off = Some((by.to_owned(), Instant::now() + CUT_OFF));
+        Verdict::Fail(fault)
     }
 
-    fn strikes_at(&self, state: &mut State, rest: usize) -> Vec<Act> {
-        let revision = self.cluster.revision();
-        let running = self.cluster.operators();
-        let mut acts = Vec::new();
-        for strike in &self.plan.strikes {
-            match strike {
-                Strike::Restart { operator, rest: at } if *at == rest && running.contains(operator) => {
-                    state.restarting.push((operator.clone(), revision));
-                    acts.push(Act::Restart(operator.clone()));
-                }
-                Strike::Stale { operator, rest: at, revision: view, kind }
-                    if *at == rest && running.contains(operator) =>
-                {
-                    let view = (*view).min(revision);
-                    state.views.insert(operator.clone(), (kind.clone(), view));
-                    let what = kind.as_deref().unwrap_or("everything");
-                    acts.push(Act::Note(format!(
-                        "{operator} restarts and sees {what} as of revision {view}"
-                    )));
-                    acts.push(Act::Restart(operator.clone()));
-                }
-                Strike::Relist { operator, rest: at } if *at == rest && running.contains(operator) => {
-                    acts.push(Act::Cut(operator.clone()));
-                }
-                Strike::Delete { path, rest: at } if *at == rest => acts.push(Act::Delete(path.clone())),
-                _ => continue,
-            }
-            state.played.struck += 1;
+    /// Whether requests of this client are cut off now.
+    fn is_cut_off(&self, state: &mut State, by: &str) -> bool {
+        let Some((cut_off, until)) = &state.cut_off else { return false };
+        if Instant::now() >= *until {
+            state.cut_off = None;
+            return false;
         }
-        acts
-    }
-
-    fn leaving(&self, state: &mut State, rest: usize) -> Vec<Act> {
-        if state.finishing {
-            return Vec::new();
-        }
-        let running = self.cluster.operators();
-        let mut acts = Vec::new();
-        for strike in &self.plan.strikes {
-            match strike {
-                Strike::Away { operator, from, to } if *from == rest && running.contains(operator) => {
-                    state.away.push((operator.clone(), *to));
-                    acts.push(Act::Suspend(operator.clone()));
-                }
-                Strike::Hold { operator, kind, from, to } if *from == rest => {
-                    state.held_until = Some(*to);
-                    acts.push(Act::Hold(watches_of(operator, kind)));
-                }
-                _ => continue,
-            }
-            state.played.struck += 1;
-        }
-        acts
-    }
-
-    /// Keeps the state of this rest, and the changes since the last one.
-    fn keep(&self, state: &mut State, revision: u64) {
-        let disturbed = !state.away.is_empty() || state.held_until.is_some();
-        self.gather(state, revision);
-        let objects = self.cluster.stored_objects();
-        state.played.checkpoints.push(Checkpoint { revision, objects, disturbed });
-    }
-
-    /// Adds the changes since the last time to the history.
-    fn gather(&self, state: &mut State, revision: u64) {
-        match self.cluster.changes_after(state.seen_revision) {
-            Some(changes) => state.played.changes.get_or_insert_default().extend(changes),
-            None => state.lost_history = true,
-        }
-        state.seen_revision = revision;
-    }
-
-    async fn perform(&self, act: Act) {
-        let cluster = &self.cluster;
-        match act {
-            Act::Note(what) => cluster.note_disturbance(what),
-            // The scenario may have stopped the operator meanwhile.
-            Act::Resume(operator) if !cluster.operators().contains(&operator) => {}
-            Act::Resume(operator) => cluster.resume(&operator),
-            Act::Restart(operator) => cluster.restart(&operator),
-            Act::Suspend(operator) => cluster.suspend(&operator),
-            Act::Hold(matcher) => {
-                cluster.hold_watches(matcher);
-            }
-            Act::Release => cluster.release_watches(),
-            Act::Cut(operator) => {
-                // What is compacted cannot be read later.
-                self.gather(&mut self.state.lock(), cluster.revision());
-                cluster.cut_watch(Matcher::any().by(operator));
-                cluster.compact();
-            }
-            Act::Delete(path) => self.delete(&path).await,
-        }
-    }
-
-    /// Deletes an object as somebody else would.
-    async fn delete(&self, path: &str) {
-        self.cluster.note_disturbance(format!("somebody deletes {path}"));
-        let request = http::Request::delete(path).body(Vec::new());
-        let Ok(request) = request else { return };
-        // The object may be gone already: then there is nothing to delete.
-        let _ = self.cluster.client().request_text(request).await;
+        cut_off == by
     }
 }
 
@@ -321,14 +294,21 @@ impl Director for PlanDirector {
         if !request.is_operator {
             return Verdict::Serve;
         }
-        let Some(target) = ResourcePath::parse(request.path) else { return Verdict::Serve };
-        if UPKEEP.contains(&&*target.resource) {
-            return Verdict::Serve;
-        }
         let mut state = self.state.lock();
+        if self.is_cut_off(&mut state, request.by) {
+            return Verdict::Fail(Fault::Timeout);
+        }
+        let kind = match ResourcePath::parse(request.path) {
+            Some(target) if UPKEEP.contains(&&*target.resource) => {
+                state.has_leases |= target.resource == "leases";
+                return Verdict::Serve;
+            }
+            Some(target) => kind_of(&target),
+            None if request.verb == CALL => String::new(),
+            None => return Verdict::Serve,
+        };
         if request.verb == "watch" {
             let view = state.views.get(request.by).filter(|_| request.begins_with_list());
-            let kind = kind_of(&target);
             let view = view.filter(|(only, _)| only.as_ref().is_none_or(|only| *only == kind));
             return view.map_or(Verdict::Serve, |(_, revision)| Verdict::ViewAt(*revision));
         }
@@ -339,15 +319,7 @@ impl Director for PlanDirector {
         };
         let (acts, verdict) = self.strike(&mut state, request.by, number, request.is_write());
         drop(state);
-        for act in acts {
-            match act {
-                Act::Note(what) => self.cluster.note_disturbance(what),
-                Act::Hold(matcher) => {
-                    self.cluster.hold_watches(matcher);
-                }
-                _ => {}
-            }
-        }
+        acts.into_iter().for_each(|act| self.perform_now(act));
         verdict
     }
 
@@ -356,6 +328,10 @@ impl Director for PlanDirector {
             let (acts, goes_on) = self.acts();
             for act in acts {
                 self.perform(act).await;
+            }
+            if !goes_on && self.is_last() {
+                self.broken_off.notify_one();
+                std::future::pending::<()>().await;
             }
             goes_on
         })
@@ -371,10 +347,20 @@ impl Director for PlanDirector {
         if state.lags() {
             return true;
         }
-        state.played.unsettled.get_or_insert_with(|| unsettled.to_string());
+        // Clients list again one after the other, each after a pause. Until all have, an operator may make what others
+        // remove, again and again, and no virtual time passes.
+        if unsettled.endless && std::mem::take(&mut state.relisting) {
+            state.turning = true;
+            return true;
+        }
+        let rest = state.rests + 1;
+        state.played.unsettled.get_or_insert_with(|| (rest, unsettled.to_string()));
         false
     }
 }
+
+/// The verb of a call to something outside of the cluster.
+pub(crate) const CALL: &str = "call";
 
 /// The kind of a resource, as `GROUP/PLURAL`.
 pub(crate) fn kind_of(target: &ResourcePath<'_>) -> String {
@@ -386,22 +372,12 @@ fn watches_of(operator: &str, kind: &str) -> Matcher {
     Matcher::any().by(operator).resource(group, plural)
 }
 
-pub(crate) fn moment_words(moment: CrashMoment) -> &'static str {
-    match moment {
-        CrashMoment::Before => "before",
-        CrashMoment::Unanswered => "before the answer to",
-        CrashMoment::After => "after",
-    }
-}
-
-/// What a fault is, in words.
-pub(crate) fn fault_words(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Conflict => "the server answered 409 Conflict",
-        Fault::TooManyRequests => "the server answered 429 Too Many Requests",
-        Fault::InternalError => "the server answered 500 Internal Server Error",
-        Fault::Timeout => "the request timed out and was never served",
-        Fault::LostAnswer => "the request was served and its answer was lost",
-        _ => "the request failed",
+/// Whether a mishap needs time to heal, and how much.
+fn healing_time(mishap: Mishap) -> Option<Duration> {
+    match mishap {
+        // A crashed container starts again after ten seconds.
+        Mishap::CrashPod => Some(Duration::from_secs(15)),
+        Mishap::UnreadyPod => Some(Duration::from_secs(5)),
+        Mishap::Delete | Mishap::Change | Mishap::Evict | Mishap::LoseNode => None,
     }
 }

@@ -1,9 +1,9 @@
 //! Says in words what happened in a run, and shows where it parts from the undisturbed one.
 
-use crate::director::{fault_words, moment_words};
+use crate::director::{fault_words, mishap_words, moment_words};
 use crate::learn::Learned;
 use crate::oracle::Finding;
-use crate::plan::{Back, Plan, Strike};
+use crate::plan::{Back, Late, Plan, Point, Stop, Strike};
 
 /// How many lines of each timeline are shown from where they part.
 const TIMELINE_LINES: usize = 16;
@@ -40,6 +40,51 @@ fn sentence(strike: &Strike, learned: &Learned) -> String {
         Strike::Fail { operator, request: number, fault } => {
             format!("{operator} sent {}: {}, once", request(operator, *number), fault_words(*fault))
         }
+        Strike::Lag { operator, kind, request: number, requests } => {
+            let until = match requests {
+                Some(requests) => format!("only with the request {} of the operator", number + requests),
+                None => "only when the cluster was at rest".to_owned(),
+            };
+            let since = request(operator, *number);
+            format!("the events of {} reached {operator} late: those after {since} {until}", plural(kind))
+        }
+        Strike::Delay { operator, request: number, late } => {
+            let what = match late {
+                Late::Request => "arrived late: everything else that went on came first",
+                Late::Answer => {
+                    "was served at once, and answered late: everything else that went on came first"
+                }
+            };
+            format!("{operator} sent {}, which {what}", request(operator, *number))
+        }
+        Strike::Failover { operator, request: number, stop } => {
+            let what = match stop {
+                Stop::Crash(moment) => format!("crashed {}", moment_words(*moment)),
+                Stop::CutOff => "was cut off from the API server before".to_owned(),
+                Stop::CutOffUnanswered => "was cut off from the API server before the answer to".to_owned(),
+            };
+            let at = request(operator, *number);
+            format!(
+                "two replicas of {operator} ran; the leader {what} {at}, the other took over when the lease had expired, \
+                 and the first came back"
+            )
+        }
+        Strike::World { mishap, path, at } => {
+            let at = match at {
+                Point::Rest(rest) => format!("at rest {rest}"),
+                Point::Request { operator, number } => {
+                    format!("just before {operator} sent {}", request(operator, *number))
+                }
+            };
+            format!("{} {at}", mishap_words(*mishap, path))
+        }
+        at_rest => sentence_at_rest(at_rest, learned),
+    }
+}
+
+/// The sentence of a strike between or at rests.
+fn sentence_at_rest(strike: &Strike, learned: &Learned) -> String {
+    match strike {
         Strike::Restart { operator, rest } => format!("{operator} restarted at rest {rest}"),
         Strike::Stale { operator, rest, revision, kind } => {
             let what = kind
@@ -60,19 +105,17 @@ fn sentence(strike: &Strike, learned: &Learned) -> String {
                 plural(kind)
             )
         }
-        Strike::Lag { operator, kind, request: number } => {
+        Strike::Relist { operator, from, to } if to > from => format!(
+            "the watches of {operator} broke at rest {from} and could not resume until rest {to} (410 Gone): it listed \
+             again, and never saw the states between"
+        ),
+        Strike::Relist { operator, from, .. } => {
             format!(
-                "the events of {} reached {operator} late: those after {} only when the cluster was at rest",
-                plural(kind),
-                request(operator, *number)
+                "the watches of {operator} broke at rest {from} and could not resume (410 Gone): it listed again"
             )
         }
-        Strike::Relist { operator, rest } => {
-            format!(
-                "the watches of {operator} broke at rest {rest} and could not resume (410 Gone): it listed again"
-            )
-        }
-        Strike::Delete { path, rest } => format!("somebody deleted {path} at rest {rest}"),
+        // All others strike at a request or in the world.
+        _ => String::new(),
     }
 }
 
@@ -101,6 +144,9 @@ pub(crate) fn explanation(finding: &Finding, learned: &Learned, test: &str) -> S
     out.push_str("what happened:\n");
     for sentence in words(&finding.plan, learned) {
         out.push_str(&format!("  - {sentence}.\n"));
+    }
+    if let Some(until) = finding.plan.until {
+        out.push_str(&format!("The scenario up to rest {until} of {} suffices.\n", learned.rests.len() - 1));
     }
     if let Some(line) = last_touch(&finding.timeline, &finding.object) {
         out.push_str(&format!("the last that happened to {}:\n  {line}\n", finding.object));

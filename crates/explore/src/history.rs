@@ -1,55 +1,83 @@
 //! What the changes of a run say about single objects: how often each was made, and what it observed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_cluster::StoredChange;
 use serde_json::Value;
 
-use crate::state::KeyParts;
+use crate::state::{KeyParts, is_custom};
 
 /// Kinds whose loss is a loss of data or of identity.
 pub(crate) const PRECIOUS: [&str; 3] = ["/persistentvolumeclaims", "apps/statefulsets", "/secrets"];
 
-/// How often each object of these kinds was destroyed and made again after one revision and up to another, by key.
+/// How often each object of these kinds was destroyed and made again after one revision and up to another, by key. Objects
+/// whose uid is in `removed` are left out.
 pub(crate) fn remade(
     changes: &[StoredChange],
     kinds: &[String],
+    removed: &BTreeSet<String>,
     (after, upto): (u64, u64),
 ) -> BTreeMap<String, usize> {
-    let mut destroyed: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut destroyed: BTreeSet<&str> = BTreeSet::new();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for change in changes.iter().filter(|change| change.revision > after && change.revision <= upto) {
         let key = change.key();
         if !kinds.contains(&KeyParts::of(key).kind()) {
             continue;
         }
-        if change.after.is_none() {
-            *destroyed.entry(key).or_default() += 1;
-        } else if change.before.is_none() && destroyed.contains_key(key) {
-            *counts.entry(key.to_owned()).or_default() += 1;
+        match (&change.before, &change.after) {
+            (Some(before), None) if !removed.contains(&before.uid) => {
+                destroyed.insert(key);
+            }
+            (None, Some(_)) if destroyed.remove(key) => *counts.entry(key.to_owned()).or_default() += 1,
+            _ => {}
         }
     }
     counts
 }
 
-/// The first object whose `status.observedGeneration` went back, in words.
-pub(crate) fn observed_generation_back(changes: &[StoredChange]) -> Option<String> {
+/// The uids of these objects, and of all that depends on them by owner references.
+pub(crate) fn with_dependents(changes: &[StoredChange], removed: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut all = removed.clone();
+    if all.is_empty() {
+        return all;
+    }
+    // An owner is made before its dependents: one pass finds them all.
+    for object in changes.iter().filter_map(|change| change.after.as_ref()) {
+        let value: Value = serde_json::from_slice(&object.json).unwrap_or_default();
+        let owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        if owners.filter_map(|owner| owner["uid"].as_str()).any(|uid| all.contains(uid)) {
+            all.insert(object.uid.clone());
+        }
+    }
+    all
+}
+
+/// A change by which `status.observedGeneration` went back.
+pub(crate) struct WentBack {
+    pub(crate) kind: String,
+    pub(crate) object: String,
+    pub(crate) revision: u64,
+    /// The values before and after.
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+/// Every change of a custom resource by which `status.observedGeneration` went back.
+pub(crate) fn observed_generation_back(changes: &[StoredChange]) -> impl Iterator<Item = WentBack> {
     let observed = |json: &[u8]| {
         let value: Value = serde_json::from_slice(json).ok()?;
         value["status"]["observedGeneration"].as_i64()
     };
-    changes.iter().find_map(|change| {
+    let custom = changes.iter().filter(|change| is_custom(KeyParts::of(change.key()).group));
+    custom.filter_map(move |change| {
         let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
         if before.uid != after.uid {
             return None;
         }
-        let (before, after) = (observed(&before.json)?, observed(&after.json)?);
-        let object = KeyParts::of(change.key()).short();
-        (after < before).then(|| {
-            format!(
-                "{object}: observedGeneration went from {before} to {after} at revision {}",
-                change.revision
-            )
-        })
+        let (from, to) = (observed(&before.json)?, observed(&after.json)?);
+        let parts = KeyParts::of(change.key());
+        let (kind, object, revision) = (parts.kind(), parts.short(), change.revision);
+        (to < from).then_some(WentBack { kind, object, revision, from, to })
     })
 }

@@ -1,14 +1,18 @@
 //! What the undisturbed run teaches: what each operator asked for, wrote and watched, and which revisions there were.
 
+mod children;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_cluster::{Exchange, Fault, Outcome, ResourcePath, StoredChange};
 use serde_json::Value;
 
-use crate::compare::paths_that_differ;
-use crate::director::kind_of;
+use crate::compare::Varying;
+use crate::director::{CALL, kind_of};
 use crate::run::Run;
 use crate::state::{KeyParts, World};
+
+pub(crate) use children::{Child, Pod};
 
 /// A request of an operator that can be struck.
 #[derive(Clone, Debug)]
@@ -17,8 +21,10 @@ pub(crate) struct Asked {
     /// Counted from one for each operator.
     pub(crate) number: usize,
     pub(crate) is_write: bool,
-    /// The revision that the request created.
-    pub(crate) wrote: Option<u64>,
+    /// The newest revision when the request was sent.
+    pub(crate) revision: u64,
+    /// Whether the request changed something: an object, or something outside of the cluster.
+    pub(crate) has_effect: bool,
     /// The object, as `GROUP/PLURAL/NAME`.
     pub(crate) object: String,
     pub(crate) verb: &'static str,
@@ -29,26 +35,24 @@ pub(crate) struct Asked {
 impl Asked {
     /// The faults that a real API server may answer this request with.
     pub(crate) fn faults(&self) -> &'static [Fault] {
+        use Fault::{Conflict, Denied, InternalError, LostAnswer, QuotaExceeded, Timeout, TooManyRequests};
         match (self.is_write, self.verb) {
-            (true, "update" | "patch" | "apply") => &[
-                Fault::LostAnswer,
-                Fault::Conflict,
-                Fault::InternalError,
-                Fault::Timeout,
-                Fault::TooManyRequests,
-            ],
-            (true, _) => &[Fault::LostAnswer, Fault::InternalError, Fault::Timeout, Fault::TooManyRequests],
-            (false, _) => &[Fault::InternalError, Fault::Timeout],
+            (true, CALL) => &[LostAnswer, Timeout],
+            (false, CALL) => &[Timeout],
+            (true, "create") => {
+                &[LostAnswer, InternalError, QuotaExceeded, Timeout, TooManyRequests, Conflict]
+            }
+            // An apply may create the object.
+            (true, "apply") => {
+                &[LostAnswer, Conflict, InternalError, Timeout, TooManyRequests, Denied, QuotaExceeded]
+            }
+            (true, "update" | "patch") => {
+                &[LostAnswer, Conflict, InternalError, Timeout, TooManyRequests, Denied]
+            }
+            (true, _) => &[LostAnswer, Conflict, InternalError, Timeout, TooManyRequests],
+            (false, _) => &[InternalError, Timeout, TooManyRequests],
         }
     }
-}
-
-/// A child of an operator: an object that it wrote and watches, and that another object owns.
-#[derive(Clone, Debug)]
-pub(crate) struct Child {
-    pub(crate) path: String,
-    /// The rests at which it exists.
-    pub(crate) rests: Vec<usize>,
 }
 
 /// A change of an object that an operator watches.
@@ -63,6 +67,8 @@ pub(crate) struct Seen {
 /// The time of one object that the scenario wrote: one incarnation of its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Lifetime {
+    /// The kind, as `GROUP/PLURAL`.
+    kind: String,
     created: u64,
     /// The revision that marked it for deletion or removed it.
     ended: u64,
@@ -89,9 +95,14 @@ pub(crate) struct Learned {
     pub(crate) rests: Vec<u64>,
     pub(crate) worlds: Vec<World>,
     pub(crate) children: Vec<Child>,
+    pub(crate) pods: Vec<Pod>,
+    /// The operators that take part in a leader election of their own.
+    pub(crate) elects: BTreeSet<String>,
     /// The kinds that operators and the scenario write or delete themselves. Objects of other kinds are made by built-in
     /// controllers, and some of them outlive their cause, such as the claims of a StatefulSet that was scaled down.
     pub(crate) managed: BTreeSet<String>,
+    /// The kinds of the objects that operators created themselves.
+    pub(crate) made_by_operators: BTreeSet<String>,
     /// The keys of the objects that operators and the scenario created themselves.
     pub(crate) authored: BTreeSet<String>,
     /// The lifetimes of the objects that the scenario wrote.
@@ -101,16 +112,22 @@ pub(crate) struct Learned {
     /// Every change of the undisturbed run.
     pub(crate) changes: Vec<StoredChange>,
     /// Where undisturbed runs differ by themselves, for each rest.
-    pub(crate) varying: Vec<BTreeSet<(String, String)>>,
+    pub(crate) varying: Vec<Varying>,
     pub(crate) timeline: Vec<String>,
 }
 
 impl Learned {
     /// Whether the view of a revision shows an object of the scenario as living that is gone or replaced by now. An
     /// operator that trusts it makes children for an owner that no longer exists. No operator can know without a live
-    /// read before each write, so that such views are not made.
-    pub(crate) fn shows_the_dead(&self, then: u64, now: u64) -> bool {
-        self.lifetimes.iter().any(|life| life.is_over(then, now))
+    /// read before each write, so that such views are not made. A view of one kind shows objects of that kind only.
+    pub(crate) fn shows_the_dead(&self, kind: Option<&String>, then: u64, now: u64) -> bool {
+        let shown = self.lifetimes.iter().filter(|life| kind.is_none_or(|kind| *kind == life.kind));
+        shown.into_iter().any(|life| life.is_over(then, now))
+    }
+
+    /// The rest that a revision comes before, counted from one.
+    pub(crate) fn rest_after(&self, revision: u64) -> usize {
+        self.rests.iter().position(|rest| revision <= *rest).map_or(self.rests.len(), |at| at + 1)
     }
 }
 
@@ -118,7 +135,9 @@ impl Learned {
 fn is_counted(exchange: &Exchange, operators: &[String]) -> bool {
     let is_operator = operators.iter().any(|operator| **operator == *exchange.by);
     let counted = |target: ResourcePath<'_>| !matches!(&*target.resource, "leases" | "events");
-    is_operator && exchange.verb != "watch" && exchange.target().is_some_and(counted)
+    is_operator
+        && exchange.verb != "watch"
+        && (exchange.verb == CALL || exchange.target().is_some_and(counted))
 }
 
 pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
@@ -126,7 +145,8 @@ pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
     let worlds: Vec<World> = run.played.checkpoints.iter().map(|it| World::of(&it.objects)).collect();
     let varying = worlds.iter().enumerate().map(|(at, world)| {
         let others = others.iter().filter_map(|other| other.played.checkpoints.get(at));
-        others.flat_map(|other| paths_that_differ(world, &World::of(&other.objects))).collect()
+        let others: Vec<World> = others.map(|other| World::of(&other.objects)).collect();
+        Varying::learn(world, &others)
     });
     let varying = varying.collect();
     let watched = watched(run, &operators);
@@ -134,9 +154,16 @@ pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
         requests: requests(run, &operators),
         seen: operators.iter().map(|it| (it.clone(), seen(run, &watched[it]))).collect(),
         rests: run.played.checkpoints.iter().map(|it| it.revision).collect(),
-        children: children(run, &operators, &watched),
+        children: children::children(run, &operators, &watched),
+        pods: children::pods(run),
+        elects: elects(run, &operators),
         managed: managed(run, &operators),
-        authored: authored(run, &operators),
+        made_by_operators: created(run, |by| operators.iter().any(|name| *name == *by))
+            .map(|key| KeyParts::of(key).kind())
+            .collect(),
+        authored: created(run, |by| by == "client" || operators.iter().any(|name| *name == *by))
+            .map(str::to_owned)
+            .collect(),
         lifetimes: lifetimes(run),
         inputs: inputs(run),
         changes: run.played.changes.clone().unwrap_or_default(),
@@ -150,20 +177,39 @@ pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
 
 fn requests(run: &Run, operators: &[String]) -> Vec<Asked> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let counted = run.exchanges.iter().filter(|it| is_counted(it, operators));
-    let asked = counted.filter_map(|exchange| {
+    let mut revision = 0;
+    let asked = run.exchanges.iter().filter_map(|exchange| {
+        let before = revision;
+        revision = exchange.outcome.wrote().unwrap_or_default().max(revision);
+        if !is_counted(exchange, operators) {
+            return None;
+        }
         let number = counts.entry(&exchange.by).or_default();
         *number += 1;
-        let target = exchange.target()?;
         let summary = exchange.summary();
+        let is_write = exchange.method != http::Method::GET;
+        let Some(target) = exchange.target() else {
+            // A call to something outside of the cluster.
+            return Some(Asked {
+                operator: exchange.by.to_string(),
+                number: *number,
+                is_write,
+                revision: before,
+                has_effect: is_write,
+                object: exchange.path.clone(),
+                verb: exchange.verb,
+                summary: exchange.path.trim_start_matches('/').to_owned(),
+            });
+        };
         // The name of a new object is in its body; the summary has it.
         let name = summary.rsplit('/').next().unwrap_or_default();
         let name = if target.name.is_empty() { name } else { &*target.name };
         Some(Asked {
             operator: exchange.by.to_string(),
             number: *number,
-            is_write: exchange.method != http::Method::GET,
-            wrote: exchange.outcome.wrote(),
+            is_write,
+            revision: before,
+            has_effect: exchange.outcome.wrote().is_some(),
             object: format!("{}/{name}", kind_of(&target)),
             verb: exchange.verb,
             summary: summary.clone(),
@@ -211,15 +257,12 @@ pub(crate) fn inputs(run: &Run) -> Vec<String> {
     writes.map(|it| format!("{} {} {}", it.verb, it.path, answer(&it.outcome))).collect()
 }
 
-fn authored(run: &Run, operators: &[String]) -> BTreeSet<String> {
-    let by_us = run
-        .exchanges
-        .iter()
-        .filter(|it| &*it.by == "client" || operators.iter().any(|name| **name == *it.by));
-    let revisions: BTreeSet<u64> = by_us.filter_map(|it| it.outcome.wrote()).collect();
+/// The keys of the objects that these clients created.
+fn created(run: &Run, by: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+    let ours = run.exchanges.iter().filter(|it| by(&it.by));
+    let revisions: BTreeSet<u64> = ours.filter_map(|it| it.outcome.wrote()).collect();
     let changes = run.played.changes.iter().flatten();
-    let created = changes.filter(|it| it.before.is_none() && revisions.contains(&it.revision));
-    created.map(|it| it.key().to_owned()).collect()
+    changes.filter(move |it| it.before.is_none() && revisions.contains(&it.revision)).map(StoredChange::key)
 }
 
 fn lifetimes(run: &Run) -> Vec<Lifetime> {
@@ -232,7 +275,8 @@ fn lifetimes(run: &Run) -> Vec<Lifetime> {
         let removed = later().find(|it| it.after.is_none()).map_or(u64::MAX, |it| it.revision);
         let is_marked = |it: &&StoredChange| it.after.as_ref().is_some_and(|after| is_deleting(&after.json));
         let marked = later().find(is_marked).map_or(removed, |it| it.revision);
-        Lifetime { created: made.revision, ended: marked.min(removed), removed }
+        let kind = KeyParts::of(made.key()).kind();
+        Lifetime { kind, created: made.revision, ended: marked.min(removed), removed }
     };
     created.map(life).collect()
 }
@@ -248,38 +292,9 @@ fn managed(run: &Run, operators: &[String]) -> BTreeSet<String> {
     ours.filter_map(|it| it.target().map(|target| kind_of(&target))).collect()
 }
 
-/// The objects that an operator wrote and watches, and that have an owner.
-fn children(run: &Run, operators: &[String], watched: &BTreeMap<String, BTreeSet<String>>) -> Vec<Child> {
-    let mut written: BTreeMap<(String, String), String> = BTreeMap::new();
-    for exchange in
-        run.exchanges.iter().filter(|it| is_counted(it, operators) && it.outcome.wrote().is_some())
-    {
-        let Some(target) = exchange.target() else { continue };
-        let kind = kind_of(&target);
-        if !target.name.is_empty() && target.subresource.is_empty() && watched[&*exchange.by].contains(&kind)
-        {
-            let path = exchange.path.split('?').next().unwrap_or_default();
-            written.insert((kind, target.name.to_string()), path.to_owned());
-        }
-    }
-    let exists = |kind: &str, name: &str| {
-        let checkpoints = run.played.checkpoints.iter().enumerate();
-        let at = checkpoints.filter(|(_, checkpoint)| {
-            checkpoint.objects.iter().any(|object| {
-                let parts = KeyParts::of(&object.key);
-                parts.name == name && parts.kind() == kind && is_owned(&object.json)
-            })
-        });
-        at.map(|(at, _)| at + 1).collect::<Vec<usize>>()
-    };
-    let children =
-        written.into_iter().map(|((kind, name), path)| Child { rests: exists(&kind, &name), path });
-    children.filter(|child| !child.rests.is_empty()).collect()
-}
-
-fn is_owned(json: &[u8]) -> bool {
-    let value: Value = serde_json::from_slice(json).unwrap_or_default();
-    let owners = value["metadata"]["ownerReferences"].as_array();
-    owners.is_some_and(|owners| owners.iter().any(|owner| owner["controller"] == true))
-        && value["metadata"]["deletionTimestamp"].is_null()
+/// The operators that read or wrote a lease.
+fn elects(run: &Run, operators: &[String]) -> BTreeSet<String> {
+    let leases = run.exchanges.iter().filter(|it| it.target().is_some_and(|it| it.resource == "leases"));
+    let by = leases.map(|it| it.by.to_string());
+    by.filter(|by| operators.contains(by)).collect()
 }

@@ -15,6 +15,7 @@
 //! miss.
 
 mod compare;
+mod coverage;
 mod director;
 mod explain;
 mod generate;
@@ -22,6 +23,7 @@ mod history;
 mod learn;
 mod oracle;
 mod plan;
+mod progress;
 mod quiet;
 mod record;
 mod report;
@@ -36,8 +38,9 @@ mod token;
 mod view;
 
 pub use compare::Difference;
+pub use coverage::Coverage;
 pub use oracle::{Finding, Oracle};
-pub use plan::{Back, Class, Plan, Strike};
+pub use plan::{Back, Class, Late, Mishap, Plan, Point, Stop, Strike};
 pub use report::Report;
 pub use scenario::{Exploration, explore};
 pub use settings::Budget;

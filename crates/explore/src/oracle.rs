@@ -1,20 +1,16 @@
 //! Judges a run by what needs no help: the undisturbed run, and what holds for every operator.
 
+mod ends;
+mod kept;
+mod requests;
+
 use std::fmt;
 
-use evenkeel_cluster::Outcome;
-
-use crate::compare::{Difference, differences};
-use crate::history::{observed_generation_back, remade};
 use crate::learn::{Learned, inputs};
-use crate::plan::{Plan, Strike};
+use crate::plan::Plan;
 use crate::run::Run;
-use crate::state::{KeyParts, World};
 use crate::token::Token;
 use crate::view::{Invariant, violated};
-
-/// How many differences a finding tells.
-const DIFFERENCES_TOLD: usize = 6;
 
 /// What a run is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,10 +26,14 @@ pub enum Oracle {
     SameEnd,
     /// What the undisturbed run kept is not destroyed and made again.
     Kept,
+    /// Nothing is left of what an operator made, where the undisturbed run leaves nothing.
+    Left,
     /// At rest, a reconcile writes nothing.
     Idempotent,
     /// `observedGeneration` never goes back.
     ObservedGeneration,
+    /// No replica writes that does not lead.
+    Leads,
     /// The permissions of the operator suffice.
     Permissions,
     /// The invariants of the user hold.
@@ -49,8 +49,10 @@ impl Oracle {
             Self::Panic => "panic",
             Self::SameEnd => "same-end",
             Self::Kept => "kept",
+            Self::Left => "left",
             Self::Idempotent => "idempotent",
             Self::ObservedGeneration => "observed-generation",
+            Self::Leads => "leads",
             Self::Permissions => "permissions",
             Self::Invariant => "invariant",
         }
@@ -104,154 +106,83 @@ pub(crate) struct Rules {
     pub(crate) invariants: Vec<Invariant>,
 }
 
-fn invariants(run: &Run, rules: &Rules) -> Option<Verdict> {
-    let (name, what) = violated(run.played.changes.as_ref()?, &rules.invariants)?;
-    Some(Verdict::new(Oracle::Invariant, name, what))
-}
-
 /// What is wrong with a run.
 pub(crate) struct Verdict {
     pub(crate) oracle: Oracle,
     pub(crate) object: String,
     pub(crate) what: String,
+    /// The rest at which it shows, if it shows at one.
+    pub(crate) rest: Option<usize>,
 }
 
 impl Verdict {
     fn new(oracle: Oracle, object: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { oracle, object: object.into(), what: what.into() }
+        Self { oracle, object: object.into(), what: what.into(), rest: None }
+    }
+
+    fn at(mut self, rest: usize) -> Self {
+        self.rest = Some(rest);
+        self
     }
 }
 
 /// Judges the undisturbed run: it must be fit to compare others with.
 pub(crate) fn judge_undisturbed(run: &Run, rules: &Rules) -> Option<Verdict> {
-    if let Some(unsettled) = &run.played.unsettled {
-        return Some(Verdict::new(Oracle::Rest, "", unsettled));
-    }
-    let failure = run.failure.as_ref().map(|failure| Verdict::new(Oracle::Scenario, "", failure));
-    failure
-        .or_else(|| run.panics.first().map(|panic| Verdict::new(Oracle::Panic, "", panic)))
+    by_itself(run)
+        .or_else(|| run.failure.as_ref().map(|failure| Verdict::new(Oracle::Scenario, "", failure)))
         .or_else(|| invariants(run, rules))
+        .or_else(|| requests::observed(run))
 }
 
 /// Judges a disturbed run by the undisturbed one.
 pub(crate) fn judge(run: &Run, plan: &Plan, learned: &Learned, rules: &Rules) -> Option<Verdict> {
-    if let Some(panic) = run.panics.first() {
-        return Some(Verdict::new(Oracle::Panic, "", panic));
-    }
-    if let Some(unsettled) = &run.played.unsettled {
-        return Some(Verdict::new(Oracle::Rest, "", unsettled));
+    if let Some(verdict) = by_itself(run) {
+        return Some(verdict);
     }
     if let Some(failure) = &run.failure {
-        // The scenario's own checks need not hold while the operator is away or behind.
-        return (!run.failed_disturbed).then(|| Verdict::new(Oracle::Scenario, "", failure));
+        // The scenario's own checks need not hold while the operator is away or behind, nor after a step that had another
+        // effect because of that.
+        let excused = run.failed_disturbed || is_another_scenario_so_far(run, plan, learned);
+        return (!excused).then(|| Verdict::new(Oracle::Scenario, "", failure));
     }
     if is_another_scenario(run, plan, learned) {
-        return invariants(run, rules);
+        return invariants(run, rules)
+            .or_else(|| ends::left(run, plan, learned))
+            .or_else(|| requests::idempotent(run))
+            .or_else(|| requests::observed(run));
     }
     invariants(run, rules)
-        .or_else(|| kept(run, plan, learned, &rules.precious))
-        .or_else(|| same_end(run, plan, learned))
-        .or_else(|| idempotent(run))
-        .or_else(|| observed(run, plan))
-        .or_else(|| permitted(run))
+        .or_else(|| kept::kept(run, learned, &rules.precious))
+        .or_else(|| ends::same_end(run, plan, learned))
+        .or_else(|| requests::idempotent(run))
+        .or_else(|| requests::observed(run))
+}
+
+/// What holds for every run, whatever its end is.
+fn by_itself(run: &Run) -> Option<Verdict> {
+    let panic = run.panics.first().map(|panic| Verdict::new(Oracle::Panic, "", panic));
+    let rest = || {
+        let (rest, unsettled) = run.played.unsettled.as_ref()?;
+        Some(Verdict::new(Oracle::Rest, "", unsettled).at(*rest))
+    };
+    panic.or_else(|| requests::permitted(run)).or_else(|| requests::leads(run)).or_else(rest)
+}
+
+fn invariants(run: &Run, rules: &Rules) -> Option<Verdict> {
+    let (name, what) = violated(run.played.changes.as_ref()?, &rules.invariants)?;
+    Some(Verdict::new(Oracle::Invariant, name, what))
 }
 
 /// Whether the scenario's own steps had another effect, because the operator was away or behind. Then the ends cannot be
 /// compared.
 pub(crate) fn is_another_scenario(run: &Run, plan: &Plan, learned: &Learned) -> bool {
-    plan.leaves_the_path() && inputs(run) != learned.inputs
+    let inputs = inputs(run);
+    plan.leaves_the_path() && inputs[..] != learned.inputs[..inputs.len().min(learned.inputs.len())]
 }
 
-/// Compares the state at each rest at which no disturbance was in force.
-fn same_end(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict> {
-    // What built-in controllers leave behind depends on the steps that the operator has seen.
-    let is_residue = |difference: &Difference| {
-        let is_ours = match &difference.found {
-            // What was never made is missed only if an operator or the scenario makes it.
-            None => learned.authored.contains(&difference.object),
-            // What is left is to be cleaned up by an operator that looks after its kind.
-            Some(_) => learned.managed.contains(&KeyParts::of(&difference.object).kind()),
-        };
-        plan.leaves_the_path() && difference.path.is_empty() && !is_ours
-    };
-    for (at, checkpoint) in run.played.checkpoints.iter().enumerate().filter(|(_, it)| !it.disturbed) {
-        let (Some(expected), Some(varying)) = (learned.worlds.get(at), learned.varying.get(at)) else {
-            continue;
-        };
-        let mut found = differences(expected, &World::of(&checkpoint.objects), varying);
-        found.retain(|difference| !is_residue(difference));
-        if let Some(first) = found.first() {
-            let object = KeyParts::of(&first.object).short();
-            let last = learned.worlds.len();
-            let at = at + 1;
-            let told: Vec<String> = found.iter().take(DIFFERENCES_TOLD).map(Difference::to_string).collect();
-            let more = found.len().saturating_sub(DIFFERENCES_TOLD);
-            let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-            let what = format!("the state at rest {at} of {last} differs:\n  {}{more}", told.join("\n  "));
-            return Some(Verdict::new(Oracle::SameEnd, object, what));
-        }
-    }
-    None
-}
-
-/// What exists at a rest of the undisturbed run is not destroyed and made again more often than there, between two rests at
-/// which no disturbance is in force.
-fn kept(run: &Run, plan: &Plan, learned: &Learned, precious: &[String]) -> Option<Verdict> {
-    if plan.strikes.iter().any(|strike| matches!(strike, Strike::Delete { .. })) {
-        return None;
-    }
-    let changes = run.played.changes.as_ref()?;
-    let mut last = (0, 0);
-    for (at, checkpoint) in run.played.checkpoints.iter().enumerate().filter(|(_, it)| !it.disturbed) {
-        let (Some(world), Some(rest)) = (learned.worlds.get(at), learned.rests.get(at)) else { break };
-        let made = remade(changes, precious, (last.0, checkpoint.revision));
-        let expected = remade(&learned.changes, precious, (last.1, *rest));
-        last = (checkpoint.revision, *rest);
-        for (key, times) in made.into_iter().filter(|(key, _)| world.objects.contains_key(key)) {
-            let expected = expected.get(&key).copied().unwrap_or_default();
-            if times > expected {
-                let object = KeyParts::of(&key).short();
-                let what = format!(
-                    "{object} was destroyed and made again before rest {}: {times} times, undisturbed {expected}",
-                    at + 1
-                );
-                return Some(Verdict::new(Oracle::Kept, object, what));
-            }
-        }
-    }
-    None
-}
-
-/// A restart at rest writes nothing.
-fn idempotent(run: &Run) -> Option<Verdict> {
-    run.played.restarts.iter().find_map(|(operator, before, after)| {
-        let written = run.exchanges.iter().find(|exchange| {
-            let in_time = exchange.outcome.wrote().is_some_and(|wrote| wrote > *before && wrote <= *after);
-            let upkeep = exchange.target().is_some_and(|it| matches!(&*it.resource, "leases" | "events"));
-            &*exchange.by == operator && in_time && !upkeep
-        })?;
-        let target = written.target()?;
-        let object = format!("{}/{}", target.resource, target.name);
-        let what = format!("{operator} restarted at rest, and wrote: {}", written.summary());
-        Some(Verdict::new(Oracle::Idempotent, object, what))
-    })
-}
-
-fn observed(run: &Run, plan: &Plan) -> Option<Verdict> {
-    // An operator whose view is behind notes what it sees. It goes back only in the eyes of those who are ahead.
-    if plan.makes_stale() {
-        return None;
-    }
-    let what = observed_generation_back(run.played.changes.as_ref()?)?;
-    Some(Verdict::new(Oracle::ObservedGeneration, "", what))
-}
-
-fn permitted(run: &Run) -> Option<Verdict> {
-    let forbidden = run.exchanges.iter().find(|exchange| {
-        let is_operator = run.operators.iter().any(|operator| **operator == *exchange.by);
-        // A namespace that is being deleted refuses new objects by the same status.
-        let refused = matches!(exchange.outcome, Outcome::Answered { status: 403, fault: None, .. });
-        is_operator && refused && exchange.verb != "create" && exchange.verb != "apply"
-    })?;
-    Some(Verdict::new(Oracle::Permissions, "", format!("a request was forbidden: {}", forbidden.summary())))
+/// Whether a step before the last one that was played had another effect.
+fn is_another_scenario_so_far(run: &Run, plan: &Plan, learned: &Learned) -> bool {
+    let inputs = inputs(run);
+    let before = inputs.len().saturating_sub(1);
+    plan.leaves_the_path() && inputs[..before] != learned.inputs[..before.min(learned.inputs.len())]
 }

@@ -9,6 +9,8 @@ use evenkeel_cluster::{CrashMoment, Fault};
 pub struct Plan {
     /// The strikes.
     pub strikes: Vec<Strike>,
+    /// The rest after which the scenario is broken off; `None` to play all of it.
+    pub until: Option<usize>,
 }
 
 /// When an operator that has crashed starts again.
@@ -20,6 +22,58 @@ pub enum Back {
     Twice,
     /// After the cluster came to rest without it this many times.
     AfterRests(usize),
+}
+
+/// What is late about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Late {
+    /// The request arrives after everything else that goes on at that moment.
+    Request,
+    /// The request is served at once, and its answer arrives after everything else that goes on.
+    Answer,
+}
+
+/// How a leader stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    /// Its process ends at the request, and starts again when the other replica leads.
+    Crash(CrashMoment),
+    /// It is cut off from the API server, before the request arrives, until its lease has expired and the other replica
+    /// leads.
+    CutOff,
+    /// It is cut off from the API server after the request was served, before the answer arrives.
+    CutOffUnanswered,
+}
+
+/// When something happens in the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// At a rest.
+    Rest(usize),
+    /// Just before a request of an operator.
+    Request {
+        /// The operator.
+        operator: String,
+        /// The number of the request.
+        number: usize,
+    },
+}
+
+/// What somebody else does to an object, or what happens to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mishap {
+    /// Somebody deletes the object.
+    Delete,
+    /// Somebody changes a field that the operator applies.
+    Change,
+    /// The pod is evicted.
+    Evict,
+    /// The pod's containers crash, and start again after their backoff.
+    CrashPod,
+    /// The pod is not ready for a while.
+    UnreadyPod,
+    /// The node is lost with all its pods.
+    LoseNode,
 }
 
 /// One disturbance. Requests of an operator are counted from one, without watches, leases and Events. Rests are the
@@ -46,6 +100,25 @@ pub enum Strike {
         request: usize,
         /// How it fails.
         fault: Fault,
+    },
+    /// The operator runs as two replicas. The leader stops at one of its requests, the other takes over, and the first
+    /// comes back.
+    Failover {
+        /// The operator.
+        operator: String,
+        /// The number of the request.
+        request: usize,
+        /// How the leader stops.
+        stop: Stop,
+    },
+    /// One request of the operator, or its answer, is late, so that neighbouring requests and events overtake it.
+    Delay {
+        /// The operator.
+        operator: String,
+        /// The number of the request.
+        request: usize,
+        /// What is late.
+        late: Late,
     },
     /// The operator restarts while the cluster is at rest.
     Restart {
@@ -85,7 +158,7 @@ pub enum Strike {
         /// The rest at which they arrive.
         to: usize,
     },
-    /// The events of one kind reach the operator late: they are held from one of its requests until the next rest.
+    /// The events of one kind reach the operator late: they are held from one of its requests on.
     Lag {
         /// The operator.
         operator: String,
@@ -93,20 +166,28 @@ pub enum Strike {
         kind: String,
         /// The number of the request.
         request: usize,
+        /// After how many further requests of the operator they arrive; at the next rest if `None`, and then at the
+        /// latest.
+        requests: Option<usize>,
     },
-    /// The operator's watches break while the cluster is at rest, and cannot resume: it lists again.
+    /// The operator's watches break at one rest, and cannot resume until a later one: it lists again then, and never sees
+    /// the states between. It keeps its memory.
     Relist {
         /// The operator.
         operator: String,
-        /// The rest.
-        rest: usize,
+        /// The rest after which it sees nothing.
+        from: usize,
+        /// The rest at which it lists again; the same rest if nothing is missed.
+        to: usize,
     },
-    /// Somebody deletes a child of the operator while the cluster is at rest.
-    Delete {
+    /// The world misbehaves.
+    World {
+        /// What happens.
+        mishap: Mishap,
         /// The path of the object in the API.
         path: String,
-        /// The rest.
-        rest: usize,
+        /// When.
+        at: Point,
     },
 }
 
@@ -117,17 +198,25 @@ impl Strike {
             Self::Crash { back: Back::AfterRests(_), .. } => Class::LateRestart,
             Self::Crash { .. } | Self::Restart { .. } => Class::Crash,
             Self::Fail { .. } => Class::FailedRequest,
+            Self::Failover { .. } => Class::Failover,
             Self::Stale { .. } => Class::StaleView,
             Self::Away { .. } => Class::Away,
-            Self::Hold { .. } | Self::Lag { .. } => Class::HeldWatch,
+            Self::Hold { .. } => Class::HeldWatch,
+            Self::Lag { requests: None, .. } => Class::HeldWatch,
+            Self::Lag { .. } | Self::Delay { .. } => Class::Order,
             Self::Relist { .. } => Class::Relist,
-            Self::Delete { .. } => Class::World,
+            Self::World { .. } => Class::World,
         }
     }
 
-    /// Whether the operator's view is older than the world while the strike lasts.
-    pub(crate) fn makes_stale(&self) -> bool {
-        matches!(self, Self::Stale { .. } | Self::Hold { .. } | Self::Lag { .. })
+    /// Whether the operator skips a step of the scenario, or acts on the state before a step.
+    fn leaves_the_path(&self) -> bool {
+        match self {
+            Self::Away { .. } | Self::Stale { .. } | Self::Hold { .. } | Self::Lag { .. } => true,
+            Self::Crash { back: Back::AfterRests(rests), .. } => *rests > 1,
+            Self::Relist { from, to, .. } => to > from,
+            _ => false,
+        }
     }
 }
 
@@ -149,6 +238,10 @@ pub enum Class {
     HeldWatch,
     /// A broken watch that lists again.
     Relist,
+    /// Requests, answers and events in another order.
+    Order,
+    /// Two replicas, of which the leader stops.
+    Failover,
     /// The world misbehaves.
     World,
     /// Two strikes of any class.
@@ -165,6 +258,8 @@ impl fmt::Display for Class {
             Self::FailedRequest => "failed request",
             Self::HeldWatch => "held watch",
             Self::Relist => "relist",
+            Self::Order => "order",
+            Self::Failover => "failover",
             Self::World => "world",
             Self::Pair => "pair",
         })
@@ -174,7 +269,12 @@ impl fmt::Display for Class {
 impl Plan {
     /// The plan of one strike.
     pub fn of(strike: Strike) -> Self {
-        Self { strikes: vec![strike] }
+        Self::all([strike])
+    }
+
+    /// The plan of these strikes.
+    pub fn all(strikes: impl IntoIterator<Item = Strike>) -> Self {
+        Self { strikes: strikes.into_iter().collect(), until: None }
     }
 
     /// The class of the plan.
@@ -185,17 +285,17 @@ impl Plan {
         }
     }
 
-    pub(crate) fn makes_stale(&self) -> bool {
-        self.strikes.iter().any(Strike::makes_stale)
+    /// Whether the operator skips a step of the scenario or acts on the state before one, so that what a step leaves
+    /// behind may be missing or be there.
+    pub(crate) fn leaves_the_path(&self) -> bool {
+        self.strikes.iter().any(Strike::leaves_the_path)
     }
 
-    /// Whether the operator skips a step of the scenario or sees one again, so that what a step leaves behind may be
-    /// missing or be there.
-    pub(crate) fn leaves_the_path(&self) -> bool {
-        self.strikes.iter().any(|strike| match strike {
-            Strike::Away { .. } => true,
-            Strike::Crash { back: Back::AfterRests(rests), .. } => *rests > 1,
-            strike => strike.makes_stale(),
+    /// The operators that run as two replicas.
+    pub(crate) fn replicated(&self) -> impl Iterator<Item = &str> {
+        self.strikes.iter().filter_map(|strike| match strike {
+            Strike::Failover { operator, .. } => Some(&**operator),
+            _ => None,
         })
     }
 }

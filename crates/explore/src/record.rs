@@ -60,7 +60,11 @@ pub(crate) fn json(report: &Report) -> Value {
         "name": report.name, "budget": report.budget.to_string(), "made": report.made, "runs": report.runs(),
         "equivalent": report.equivalent, "inconclusive": report.inconclusive, "missed": report.missed,
         "seconds": report.took.as_secs_f64(), "played": played.collect::<serde_json::Map<_, _>>(),
-        "writes": report.writes.0, "writesCrashed": report.writes.1,
+        "dead": report.dead,
+        "writes": report.coverage.writes.0, "writesCrashed": report.coverage.writes.1,
+        "requests": report.coverage.requests.0, "requestsFailed": report.coverage.requests.1,
+        "changes": report.coverage.views.0, "changesSeenLate": report.coverage.views.1,
+        "kindsWatched": report.coverage.triggers.0, "kindsHeld": report.coverage.triggers.1,
         "findings": findings.collect::<Vec<_>>(),
         "suppressed": report.suppressed.iter().map(|(name, why)| json!({"name": name, "reason": why})).collect::<Vec<_>>(),
     })
@@ -144,6 +148,6 @@ mod tests {
         assert!(xml.contains("tests=\"2\" failures=\"1\""), "{xml}");
         assert!(xml.contains("name=\"crash: 7 plans\""), "{xml}");
         assert!(xml.contains("<failure message=\"1 &lt; 2\">why &amp; how</failure>"), "{xml}");
-        assert_eq!(json(&report)["findings"][0]["token"], "1.3.");
+        assert_eq!(json(&report)["findings"][0]["token"], "2.3.");
     }
 }

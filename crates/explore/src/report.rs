@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::coverage::Coverage;
 use crate::oracle::Finding;
 use crate::plan::Class;
 use crate::settings::Budget;
@@ -19,9 +20,10 @@ pub struct Report {
     pub budget: Budget,
     /// How many plans were made.
     pub made: usize,
-    /// How many plans were not made: another one strikes at the same point, or a view would show an object as living that
-    /// is gone.
+    /// How many plans were not made because another one strikes at the same point.
     pub equivalent: usize,
+    /// How many views were not made because they show an object of the scenario as living that is gone.
+    pub dead: usize,
     /// How many plans were played, by class.
     pub played: BTreeMap<Class, usize>,
     /// How many runs could not be compared with the undisturbed one: the scenario's own steps failed or had another
@@ -29,8 +31,8 @@ pub struct Report {
     pub inconclusive: usize,
     /// How many plans did not strike: the run ended or went another way before.
     pub missed: usize,
-    /// How many writes of operators the undisturbed run has, and at how many of them an operator crashed.
-    pub writes: (usize, usize),
+    /// What the plans have covered of the undisturbed run.
+    pub coverage: Coverage,
     /// How long it took.
     pub took: Duration,
     /// What was found, shrunk to the least plan.
@@ -70,13 +72,14 @@ impl fmt::Display for Report {
         writeln!(f, "  played: {}", classes.join(", "))?;
         writeln!(
             f,
-            "  left out: {} by the budget, {} not made (the same point, or a view of the dead); not compared: {}; did not strike: {}",
+            "  left out: {} by the budget, {} for the same point, {} as views of the dead; not compared: {}; did not strike: {}",
             self.made.saturating_sub(runs),
             self.equivalent,
+            self.dead,
             self.inconclusive,
             self.missed
         )?;
-        writeln!(f, "  crashed at {} of {} writes", self.writes.1, self.writes.0)?;
+        writeln!(f, "  covered: {}", self.coverage)?;
         for (name, reason) in &self.suppressed {
             writeln!(f, "  suppressed: {name}: {reason}")?;
         }

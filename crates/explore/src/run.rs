@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Exchange, Moment, testing};
+use evenkeel_runtime::LeaderElection;
 use futures::FutureExt as _;
 
 use crate::director::{PlanDirector, Played};
@@ -14,6 +15,10 @@ use crate::script::Script;
 /// How much virtual time a cluster has to come to rest. A disturbed operator may wait for timeouts and retries one after
 /// the other; the store keeps ten minutes of history, and half of that leaves room for what came before.
 const SETTLE_LIMIT: Duration = Duration::from_secs(300);
+/// The namespace of the leases of operators that have no election of their own.
+const LEASES: &str = "kube-system";
+/// The name of the built-in controllers, as an operator.
+const CONTROLLERS: &str = "kube-controller-manager";
 
 /// What happened in a run.
 pub(crate) struct Run {
@@ -27,14 +32,25 @@ pub(crate) struct Run {
     pub(crate) failed_disturbed: bool,
     /// The panics of reconciles.
     pub(crate) panics: Vec<String>,
+    /// What woke operators, in words.
+    pub(crate) causes: Vec<String>,
+}
+
+/// How a run is played, beside its plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setting<'a> {
+    /// The operators with a leader election of their own.
+    pub(crate) elects: Option<&'a std::collections::BTreeSet<String>>,
+    /// Whether revisions and times are shifted at each rest.
+    pub(crate) shifts: bool,
 }
 
 /// Plays the scenario under a plan. The result is a function of scenario, seed and plan.
-pub(crate) fn play(script: &Script, seed: u64, plan: &Plan) -> Run {
+pub(crate) fn play(script: &Script, seed: u64, plan: &Plan, setting: Setting<'_>) -> Run {
     let options = script.options.clone().seed(seed).settle_limit(SETTLE_LIMIT);
     let played = quietly(|| {
         testing::run(options, |cluster| async move {
-            Ok::<_, std::convert::Infallible>(on(script, cluster, plan).await)
+            Ok::<_, std::convert::Infallible>(on(script, cluster, plan, setting).await)
         })
     });
     match played {
@@ -43,13 +59,17 @@ pub(crate) fn play(script: &Script, seed: u64, plan: &Plan) -> Run {
     }
 }
 
-async fn on(script: &Script, cluster: Cluster, plan: &Plan) -> Run {
-    let director = PlanDirector::new(cluster.clone(), plan.clone());
+async fn on(script: &Script, cluster: Cluster, plan: &Plan, setting: Setting<'_>) -> Run {
+    for operator in plan.replicated() {
+        replicate(&cluster, operator, setting.elects.is_some_and(|elects| elects.contains(operator)));
+    }
+    let director = PlanDirector::new(cluster.clone(), plan.clone(), setting.shifts);
     cluster.direct(Some(director.clone()));
-    let scenario = AssertUnwindSafe((script.play)(cluster.clone())).catch_unwind().await;
-    let failure = match scenario {
-        Ok(failure) => failure,
-        Err(panic) => Some(panic_text(&*panic)),
+    let scenario = AssertUnwindSafe((script.play)(cluster.clone())).catch_unwind();
+    let failure = tokio::select! {
+        biased;
+        () = director.broken_off() => None,
+        played = scenario => played.unwrap_or_else(|panic| Some(panic_text(&*panic))),
     };
     let failed_disturbed = failure.is_some() && director.is_disturbed();
     if failure.is_none() {
@@ -59,15 +79,26 @@ async fn on(script: &Script, cluster: Cluster, plan: &Plan) -> Run {
     }
     cluster.direct(None);
     let moments = cluster.moments();
+    let controllers = script.explores_controllers.then(|| CONTROLLERS.to_owned());
     Run {
-        operators: cluster.operators(),
+        operators: cluster.operators().into_iter().chain(controllers).collect(),
         exchanges: cluster.requests(),
         timeline: moments.iter().filter(|moment| moment.matters()).map(ToString::to_string).collect(),
         played: director.take(),
         panics: moments.iter().filter_map(panic_of).collect(),
+        causes: moments.iter().filter_map(causes_of).collect(),
         failure,
         failed_disturbed,
     }
+}
+
+/// Lets an operator run as two replicas that compete for a lease.
+fn replicate(cluster: &Cluster, operator: &str, has_election: bool) {
+    let lease = operator.replace(|it: char| !it.is_ascii_alphanumeric(), "-").to_lowercase();
+    cluster.replicate(operator, move |manager| match has_election {
+        true => manager,
+        false => manager.leader_election(LeaderElection::new(LEASES, &lease)),
+    });
 }
 
 /// The text of a reconcile that panicked.
@@ -75,6 +106,12 @@ fn panic_of(moment: &Moment) -> Option<String> {
     let Moment::Reconcile(reconcile) = moment else { return None };
     let text = reconcile.to_string();
     text.contains("the reconcile panicked").then_some(text)
+}
+
+/// What woke an operator.
+fn causes_of(moment: &Moment) -> Option<String> {
+    let Moment::Reconcile(reconcile) = moment else { return None };
+    Some(reconcile.causes.clone())
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -1,6 +1,6 @@
 //! The exploration of one scenario: its options, and the order of the stations.
 
-use std::collections::BTreeSet;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,22 +11,25 @@ use evenkeel_env::Env;
 use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
 
+use crate::coverage::Coverage;
 use crate::history::PRECIOUS;
 use crate::learn::{Learned, learn};
 use crate::oracle::{Finding, Rules, Verdict, is_another_scenario, judge, judge_undisturbed};
-use crate::plan::{Class, Plan, Strike};
+use crate::plan::{Class, Plan};
+use crate::progress::Progress;
 use crate::report::Report;
-use crate::run::{Run, play};
+use crate::run::{Run, Setting, play};
 use crate::schedule::schedule;
 use crate::script::Script;
 use crate::settings::{self, Budget};
-use crate::shrink::shrink;
+use crate::shrink::{shorter, shrink};
 use crate::token::Token;
 use crate::view::{Invariant, View, When};
 use crate::{explain, generate, record};
 
-/// How many further seeds the scenario is played with, undisturbed, to learn what varies by itself.
-const OTHER_SEEDS: u64 = 2;
+/// How the scenario is played further times, undisturbed, to learn what varies by itself: with which seed after the first
+/// one, and whether revisions and times are shifted.
+const OTHERS: [(u64, bool); 3] = [(0, true), (1, false), (2, true)];
 
 /// The exploration of one scenario. Made by [`explore`].
 #[must_use = "nothing is explored until `check` or `run` is called"]
@@ -82,7 +85,7 @@ where
     };
     Exploration {
         name: name.to_owned(),
-        script: Script { options: testing::options(), play: Box::new(play) },
+        script: Script { options: testing::options(), play: Box::new(play), explores_controllers: false },
         budget: None,
         rules: Rules { precious: PRECIOUS.map(str::to_owned).to_vec(), invariants: Vec::new() },
         suppressed: Vec::new(),
@@ -100,6 +103,12 @@ impl Exploration {
     /// How much to explore: what `EVENKEEL_EXPLORE` says unless set.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
+        self
+    }
+
+    /// Explores the built-in controllers of the cluster as well, as one operator.
+    pub fn controllers(mut self) -> Self {
+        self.script.explores_controllers = true;
         self
     }
 
@@ -191,11 +200,13 @@ impl Exploration {
                 return report;
             }
         };
+        let replays = token.is_some();
         let plans = match token {
             Some(token) => vec![token.plan],
             None => {
                 let schedule = schedule(&learned, generate::singles(&learned), budget.plans());
-                (report.made, report.equivalent) = (schedule.made, schedule.equivalent);
+                (report.made, report.equivalent, report.dead) =
+                    (schedule.made, schedule.equivalent, schedule.dead);
                 // A regression whose seed is another one belongs to another run: it strikes where it may.
                 let kept = self.regressions.iter().map(|token| token.plan.clone());
                 kept.chain(schedule.plans).collect()
@@ -207,7 +218,10 @@ impl Exploration {
         };
         let found = self.play_all(seed, &plans, &learned, &mut report, &in_time);
         if let Some((plan, finding)) = found {
-            let finding = self.shrunk(seed, plan, finding, &learned);
+            let finding = match replays {
+                true => finding.0,
+                false => self.shrunk(seed, plan, finding, &learned),
+            };
             report.explanations.push(explain::explanation(&finding, &learned, &self.name));
             report.findings.push(finding);
         }
@@ -219,13 +233,15 @@ impl Exploration {
     /// Plays the scenario undisturbed, with this seed and others.
     fn learn(&self, seed: u64) -> Result<Learned, Box<Finding>> {
         let undisturbed = Plan::default();
-        let first = play(&self.script, seed, &undisturbed);
+        let first = play(&self.script, seed, &undisturbed, Setting::default());
         if let Some(verdict) = judge_undisturbed(&first, &self.rules) {
             return Err(Box::new(finding(verdict, undisturbed, seed, first.timeline)));
         }
-        let others: Vec<Run> = (1..=OTHER_SEEDS)
-            .map(|other| play(&self.script, seed.wrapping_add(other), &undisturbed))
-            .collect();
+        let other = |(more, shifts)| {
+            let setting = Setting { shifts, ..Setting::default() };
+            play(&self.script, seed.wrapping_add(more), &undisturbed, setting)
+        };
+        let others: Vec<Run> = OTHERS.into_iter().map(other).collect();
         Ok(learn(&first, &others))
     }
 
@@ -237,9 +253,11 @@ impl Exploration {
         learned: &Learned,
         report: &mut Report,
         in_time: &(dyn Fn() -> bool + Sync),
-    ) -> Option<(Plan, Finding)> {
+    ) -> Option<(Plan, (Finding, Option<usize>))> {
         let (next, best) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
-        let results = Mutex::new((report, None::<(usize, Finding)>));
+        let results = Mutex::new((report, None::<(usize, (Finding, Option<usize>))>));
+        let progress = Progress::new(&self.name, plans.len());
+        let setting = Setting { elects: Some(&learned.elects), ..Setting::default() };
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(plans.len().max(1));
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -250,17 +268,19 @@ impl Exploration {
                         if at >= plans.len() || at > best.load(Ordering::SeqCst) || !in_time() {
                             return;
                         }
-                        let run = play(&self.script, seed, &plans[at]);
+                        let run = play(&self.script, seed, &plans[at], setting);
                         let verdict = judge(&run, &plans[at], learned, &self.rules);
+                        progress.step();
                         let mut results = results.lock();
                         tell(results.0, &plans[at], &run, learned);
                         let Some(verdict) = verdict else { continue };
+                        let rest = verdict.rest;
                         let finding = finding(verdict, plans[at].clone(), seed, run.timeline);
                         if let Some((name, reason)) = self.is_suppressed(&finding) {
                             results.0.suppressed.push((name, reason));
                         } else if results.1.as_ref().is_none_or(|(found, _)| at < *found) {
                             best.fetch_min(at, Ordering::SeqCst);
-                            results.1 = Some((at, finding));
+                            results.1 = Some((at, (finding, rest)));
                         }
                     }
                 });
@@ -269,20 +289,8 @@ impl Exploration {
         let (report, found) = results.into_inner();
         report.suppressed.sort();
         report.suppressed.dedup();
-        let writes: BTreeSet<(&str, usize)> = learned
-            .requests
-            .iter()
-            .filter(|it| it.wrote.is_some())
-            .map(|it| (&*it.operator, it.number))
-            .collect();
-        let crashed = plans.iter().take(next.load(Ordering::SeqCst)).flat_map(|plan| &plan.strikes);
-        let crashed: BTreeSet<(&str, usize)> = crashed
-            .filter_map(|strike| match strike {
-                Strike::Crash { operator, request, .. } => Some((&**operator, *request)),
-                _ => None,
-            })
-            .collect();
-        report.writes = (writes.len(), writes.intersection(&crashed).count());
+        let played = plans.iter().take(next.load(Ordering::SeqCst)).flat_map(|plan| &plan.strikes);
+        report.coverage = Coverage::of(played, learned);
         found.map(|(at, finding)| (plans[at].clone(), finding))
     }
 
@@ -292,20 +300,30 @@ impl Exploration {
         accepted.map(|(_, reason)| (name.clone(), reason.clone()))
     }
 
-    /// The finding with the least plan that has it.
-    fn shrunk(&self, seed: u64, plan: Plan, found: Finding, learned: &Learned) -> Finding {
-        let mut least = found;
+    /// The finding with the least plan and the shortest scenario that has it.
+    fn shrunk(&self, seed: u64, plan: Plan, found: (Finding, Option<usize>), learned: &Learned) -> Finding {
+        let (mut least, rest) = (found.0, Cell::new(found.1));
         let oracle = least.oracle;
-        shrink(plan, |smaller| {
-            let run = play(&self.script, seed, smaller);
+        let setting = Setting { elects: Some(&learned.elects), ..Setting::default() };
+        let mut is_found = |smaller: &Plan| {
+            let run = play(&self.script, seed, smaller, setting);
             match judge(&run, smaller, learned, &self.rules) {
                 Some(verdict) if verdict.oracle == oracle => {
+                    rest.set(verdict.rest);
                     least = finding(verdict, smaller.clone(), seed, run.timeline);
                     true
                 }
                 _ => false,
             }
-        });
+        };
+        let plan = shrink(plan, &mut is_found);
+        // The last rest comes after the scenario.
+        let rests = learned.rests.len() - 1;
+        if plan.until.is_none()
+            && let Some(rest) = rest.get()
+        {
+            shorter(&plan, rest, rests).iter().any(&mut is_found);
+        }
         least
     }
 }
@@ -323,6 +341,6 @@ fn tell(report: &mut Report, plan: &Plan, run: &Run, learned: &Learned) {
 }
 
 fn finding(verdict: Verdict, plan: Plan, seed: u64, timeline: Vec<String>) -> Finding {
-    let Verdict { oracle, object, what } = verdict;
+    let Verdict { oracle, object, what, .. } = verdict;
     Finding { oracle, object, what, plan, seed, timeline }
 }

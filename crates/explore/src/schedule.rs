@@ -1,5 +1,5 @@
-//! The order of plans: all classes by turns, and within each class spread over the whole scenario, so that a small budget
-//! sees something of everything.
+//! The order of plans: all classes by turns, those of the first rank first, and within a rank spread over the whole
+//! scenario, so that a small budget sees something of everything.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +14,17 @@ pub(crate) struct Schedule {
     pub(crate) made: usize,
     /// How many plans were not made because another one strikes at the same point.
     pub(crate) equivalent: usize,
+    /// How many views were not made because they show an object as living that is gone.
+    pub(crate) dead: usize,
+}
+
+/// How many plans of a class are played in each round. Most bugs of operators are found by the first classes.
+fn turns(class: Class) -> usize {
+    match class {
+        Class::Crash | Class::LateRestart | Class::StaleView => 3,
+        Class::Away => 2,
+        _ => 1,
+    }
 }
 
 /// Orders the plans, and takes as many as the budget allows.
@@ -22,32 +33,39 @@ pub(crate) fn schedule(
     generated: Generated,
     (most, most_pairs): (usize, usize),
 ) -> Schedule {
-    let Generated { by_class, equivalent } = generated;
+    let Generated { by_class, equivalent, dead } = generated;
     let mut queues: BTreeMap<Class, std::vec::IntoIter<Plan>> =
         by_class.into_iter().map(|(class, plans)| (class, spread(plans).into_iter())).collect();
     let mut plans = Vec::new();
     while !queues.is_empty() {
-        queues.retain(|_, queue| match queue.next() {
-            Some(plan) => {
-                plans.push(plan);
-                true
-            }
-            None => false,
+        queues.retain(|class, queue| {
+            let before = plans.len();
+            plans.extend(queue.by_ref().take(turns(*class)));
+            plans.len() > before
         });
     }
-    let pairs = if most_pairs > 0 { pairs(learned, most_pairs) } else { Vec::new() };
+    let (pairs, all_pairs) = pairs(learned, most_pairs);
+    let made = plans.len() + all_pairs;
     plans.extend(pairs);
-    let made = plans.len();
     plans.truncate(most);
-    Schedule { plans, made, equivalent }
+    Schedule { plans, made, equivalent, dead }
 }
 
-/// The plans in an order in which every beginning is spread evenly over all of them: by their reversed index in binary.
-fn spread(plans: Vec<Plan>) -> Vec<Plan> {
-    let bits = usize::BITS - plans.len().leading_zeros();
-    let mut numbered: Vec<(usize, Plan)> = plans.into_iter().enumerate().collect();
-    numbered.sort_by_key(|(at, _)| at.reverse_bits() >> (usize::BITS - bits.max(1)));
-    numbered.into_iter().map(|(_, plan)| plan).collect()
+/// The plans by rank, and within a rank in an order in which every beginning is spread evenly over all of them: by their
+/// reversed index in binary.
+fn spread(plans: Vec<(u8, Plan)>) -> Vec<Plan> {
+    let mut ranks: BTreeMap<u8, Vec<Plan>> = BTreeMap::new();
+    for (rank, plan) in plans {
+        ranks.entry(rank).or_default().push(plan);
+    }
+    let mut spread = Vec::new();
+    for plans in ranks.into_values() {
+        let bits = usize::BITS - plans.len().leading_zeros();
+        let mut numbered: Vec<(usize, Plan)> = plans.into_iter().enumerate().collect();
+        numbered.sort_by_key(|(at, _)| at.reverse_bits() >> (usize::BITS - bits.max(1)));
+        spread.extend(numbered.into_iter().map(|(_, plan)| plan));
+    }
+    spread
 }
 
 #[cfg(test)]
@@ -55,20 +73,31 @@ mod tests {
     use super::*;
     use crate::plan::Strike;
 
+    fn plan(rest: usize) -> Plan {
+        Plan::of(Strike::Restart { operator: "a".into(), rest })
+    }
+
+    fn rests(order: &[Plan]) -> Vec<usize> {
+        let rest = |plan: &Plan| match plan.strikes[0] {
+            Strike::Restart { rest, .. } => rest,
+            _ => usize::MAX,
+        };
+        order.iter().map(rest).collect()
+    }
+
     #[test]
     fn every_beginning_is_spread() {
-        let plan = |rest| Plan::of(Strike::Restart { operator: "a".into(), rest });
-        let order: Vec<Plan> = spread((0..8).map(plan).collect());
-        let order: Vec<usize> = order
-            .iter()
-            .map(|plan| match plan.strikes[0] {
-                Strike::Restart { rest, .. } => rest,
-                _ => usize::MAX,
-            })
-            .collect();
+        let order = rests(&spread((0..8).map(|rest| (0, plan(rest))).collect()));
         let mut sorted = order.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..8).collect::<Vec<_>>());
         assert!(order[..2].iter().any(|rest| *rest >= 4), "{order:?}");
+    }
+
+    #[test]
+    fn the_first_rank_comes_first() {
+        let plans = (0..8).map(|rest| (u8::from(rest < 4), plan(rest))).collect();
+        let order = rests(&spread(plans));
+        assert!(order[..4].iter().all(|rest| *rest >= 4), "{order:?}");
     }
 }

@@ -7,6 +7,8 @@ use futures::future::LocalBoxFuture;
 pub(crate) struct Script {
     pub(crate) options: Builder,
     pub(crate) play: Box<Play>,
+    /// Whether the built-in controllers are explored as an operator is.
+    pub(crate) explores_controllers: bool,
 }
 
 /// Plays the scenario on a cluster, and returns the text of its error.

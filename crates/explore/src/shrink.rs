@@ -1,4 +1,4 @@
-//! Shrinks a plan to the least that is still found: fewer strikes, then milder ones.
+//! Shrinks a plan to the least that is still found: fewer strikes, then milder ones, then a shorter scenario.
 
 use crate::plan::{Back, Plan, Strike};
 
@@ -11,6 +11,13 @@ pub(crate) fn shrink(plan: Plan, mut is_found: impl FnMut(&Plan) -> bool) -> Pla
     least
 }
 
+/// Plans that break the scenario off earlier, the shortest first. `rest` is where the finding shows.
+pub(crate) fn shorter(plan: &Plan, rest: usize, rests: usize) -> Vec<Plan> {
+    let shortest = rest.min(rests);
+    let until = (shortest..rests).map(|until| Plan { strikes: plan.strikes.clone(), until: Some(until) });
+    until.collect()
+}
+
 /// Plans that are one step smaller, the smallest first.
 fn smaller(plan: &Plan) -> Vec<Plan> {
     let mut plans = Vec::new();
@@ -18,14 +25,14 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         for at in 0..plan.strikes.len() {
             let mut strikes = plan.strikes.clone();
             strikes.remove(at);
-            plans.push(Plan { strikes });
+            plans.push(Plan { strikes, until: plan.until });
         }
     }
     for (at, strike) in plan.strikes.iter().enumerate() {
         for milder in milder(strike) {
             let mut strikes = plan.strikes.clone();
             strikes[at] = milder;
-            plans.push(Plan { strikes });
+            plans.push(Plan { strikes, until: plan.until });
         }
     }
     plans
@@ -47,6 +54,14 @@ fn milder(strike: &Strike) -> Vec<Strike> {
             let with = |from, to| Strike::Away { operator: operator.clone(), from, to };
             vec![with(*from, to - 1), with(from + 1, *to)]
         }
+        Strike::Relist { operator, from, to } if to > from => {
+            let with = |from, to| Strike::Relist { operator: operator.clone(), from, to };
+            vec![with(*from, to - 1), with(from + 1, *to)]
+        }
+        Strike::Lag { operator, kind, request, requests: None } => {
+            let (operator, kind) = (operator.clone(), kind.clone());
+            vec![Strike::Lag { operator, kind, request: *request, requests: Some(1) }]
+        }
         Strike::Hold { operator, kind, from, to } if to - from > 1 => {
             let with = |from, to| Strike::Hold { operator: operator.clone(), kind: kind.clone(), from, to };
             vec![with(*from, to - 1), with(from + 1, *to)]
@@ -63,7 +78,7 @@ mod tests {
     fn a_plan_shrinks_to_what_matters() {
         let operator = || "site".to_owned();
         let long = Strike::Away { operator: operator(), from: 1, to: 4 };
-        let plan = Plan { strikes: vec![Strike::Restart { operator: operator(), rest: 1 }, long] };
+        let plan = Plan::all([Strike::Restart { operator: operator(), rest: 1 }, long]);
         // Found whenever the operator is away from rest 2 to rest 3.
         let is_found = |plan: &Plan| {
             plan.strikes

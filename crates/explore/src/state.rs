@@ -1,9 +1,13 @@
 //! The state of a cluster without what may differ between two equal runs: uids, revisions, times, generated names, and
 //! what the built-in controllers note about their own work.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use evenkeel_cluster::StoredObject;
+use evenkeel_env::HashMap;
 use serde_json::{Map, Value};
 
 /// Kinds that the built-in controllers make of other objects. They say nothing that those do not say.
@@ -40,37 +44,47 @@ const GENERATED: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// How many letters the API server adds to `generateName`.
 const GENERATED_LENGTH: usize = 5;
 
+/// How many normalized objects a thread keeps. Runs of one scenario have most objects in common; the largest scenarios have
+/// some thousand versions of objects.
+const MOST_KEPT: usize = 16 * 1024;
+
 /// The normalized state of a cluster: objects by their keys. Objects with generated names have a number instead.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct World {
-    pub(crate) objects: BTreeMap<String, Value>,
+    pub(crate) objects: BTreeMap<String, Arc<Value>>,
+}
+
+/// A normalized object.
+#[derive(Clone)]
+struct Normalized {
+    key: Arc<str>,
+    /// The folder of the key and the `generateName`, if the name is generated; and the content as text, which orders
+    /// objects of one prefix.
+    generated: Option<(Arc<str>, Arc<str>)>,
+    value: Arc<Value>,
+}
+
+thread_local! {
+    /// The objects that this thread has normalized, by key and content; `None` for those that are not compared.
+    static KEPT: RefCell<HashMap<(Arc<str>, Bytes), Option<Normalized>>> = RefCell::default();
 }
 
 impl World {
     pub(crate) fn of(stored: &[StoredObject]) -> Self {
         let mut named = BTreeMap::new();
-        let mut generated: Vec<(String, String, Value)> = Vec::new();
+        let mut generated = Vec::new();
         for object in stored.iter().filter(|object| is_compared(&object.key)) {
-            let Ok(value) = serde_json::from_slice::<Value>(&object.json) else { continue };
-            let (key, value) = without_template_hash(&object.key, value);
-            if is_idle_replica_set(&key, &value) {
-                continue;
-            }
-            let prefix = generated_prefix(&value).map(str::to_owned);
-            let value = normalized(&key, value);
+            let Some(Normalized { key, generated: prefix, value }) = kept(object) else { continue };
             match prefix {
-                Some(prefix) => {
-                    let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
-                    generated.push((format!("{folder}/{prefix}"), value.to_string(), value));
-                }
+                Some((prefix, text)) => generated.push((prefix, text, value)),
                 None => {
-                    named.insert(key, value);
+                    named.insert(key.to_string(), value);
                 }
             }
         }
         // Equal objects are interchangeable: they are numbered in the order of their content.
         generated.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for (prefix, _, value) in generated {
             let count = counts.entry(prefix.clone()).or_default();
             *count += 1;
@@ -78,6 +92,37 @@ impl World {
         }
         Self { objects: named }
     }
+}
+
+fn kept(object: &StoredObject) -> Option<Normalized> {
+    KEPT.with_borrow_mut(|kept| {
+        let known = (object.key.clone(), object.json.clone());
+        if let Some(normalized) = kept.get(&known) {
+            return normalized.clone();
+        }
+        if kept.len() >= MOST_KEPT {
+            kept.clear();
+        }
+        let normalized = normalize(object);
+        // What an outside state shows is made anew each time.
+        kept.insert(known, normalized.clone());
+        normalized
+    })
+}
+
+fn normalize(object: &StoredObject) -> Option<Normalized> {
+    let value = serde_json::from_slice::<Value>(&object.json).ok()?;
+    let (key, value) = without_template_hash(&object.key, value);
+    if is_idle_replica_set(&key, &value) {
+        return None;
+    }
+    let prefix = generated_prefix(&value).map(str::to_owned);
+    let value = normalized(&key, value);
+    let generated = prefix.map(|prefix| {
+        let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
+        (format!("{folder}/{prefix}").into(), value.to_string().into())
+    });
+    Some(Normalized { key: key.into(), generated, value: Arc::new(value) })
 }
 
 /// The names of a Deployment's ReplicaSets and pods have a hash of the template, which depends on the way: a ReplicaSet of

@@ -1,8 +1,8 @@
 //! Tokens: a plan and its seed as one word, by which `EVENKEEL_PLAN=…` plays exactly that run again.
 //!
 //! ```text
-//! 1.0.crash:site:5:before:now+fail:site:7:conflict
-//! │ │ └ the strikes, joined by +
+//! 2.0.crash:site:5:before:now+fail:site:7:conflict+until:3
+//! │ │ └ the strikes, joined by +, and the rest at which the scenario is broken off
 //! │ └ the seed
 //! └ the version of this form
 //! ```
@@ -12,10 +12,10 @@ use std::str::FromStr;
 
 use evenkeel_cluster::{CrashMoment, Fault};
 
-use crate::plan::{Back, Plan, Strike};
+use crate::plan::{Back, Late, Mishap, Plan, Point, Stop, Strike};
 
 /// The version of the form of tokens. It changes with anything that makes an old token play another run.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 
 /// A plan with its seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,8 @@ pub enum TokenError {
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{VERSION}.{}.", self.seed)?;
-        let strikes: Vec<String> = self.plan.strikes.iter().map(written).collect();
+        let until = self.plan.until.map(|until| format!("{UNTIL}{until}"));
+        let strikes: Vec<String> = self.plan.strikes.iter().map(written).chain(until).collect();
         f.write_str(&strikes.join("+"))
     }
 }
@@ -63,49 +64,127 @@ impl FromStr for Token {
         }
         let (seed, strikes) = rest.split_once('.').ok_or_else(malformed)?;
         let seed = seed.parse().map_err(|_| malformed())?;
-        let strikes = strikes.split('+').filter(|strike| !strike.is_empty());
-        let read = |part: &str| read(part).ok_or_else(|| TokenError::Malformed { part: part.to_owned() });
-        Ok(Self { seed, plan: Plan { strikes: strikes.map(read).collect::<Result<_, _>>()? } })
+        let (until, strikes): (Vec<&str>, Vec<&str>) =
+            strikes.split('+').filter(|strike| !strike.is_empty()).partition(|part| part.starts_with(UNTIL));
+        let of = |part: &str| TokenError::Malformed { part: part.to_owned() };
+        let until = until.first().map(|part| part[UNTIL.len()..].parse().map_err(|_| of(part)));
+        let strikes = strikes.into_iter().map(|part| read(part).ok_or_else(|| of(part)));
+        Ok(Self {
+            seed,
+            plan: Plan { strikes: strikes.collect::<Result<_, _>>()?, until: until.transpose()? },
+        })
     }
+}
+
+/// The beginning of the part that says where the scenario is broken off.
+const UNTIL: &str = "until:";
+
+/// A name or path as a field of a token: without the characters that separate fields, strikes and words.
+fn escaped(text: &str) -> String {
+    let escape = |it: char| match it {
+        ':' | '+' | '%' | ' ' | '$' | '&' | ';' | '\'' | '"' => format!("%{:02X}", u32::from(it)),
+        it => it.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let code = u8::from_str_radix(part.get(..2)?, 16).ok()?;
+        out.push(code.into());
+        out.push_str(&part[2..]);
+    }
+    Some(out)
 }
 
 fn written(strike: &Strike) -> String {
     match strike {
         Strike::Crash { operator, request, moment, back } => {
-            let moment = match moment {
-                CrashMoment::Before => "before",
-                CrashMoment::Unanswered => "unanswered",
-                CrashMoment::After => "after",
-            };
             let back = match back {
                 Back::AtOnce => "now".to_owned(),
                 Back::Twice => "twice".to_owned(),
                 Back::AfterRests(rests) => rests.to_string(),
             };
-            format!("crash:{operator}:{request}:{moment}:{back}")
+            format!("crash:{}:{request}:{}:{back}", escaped(operator), name_of(&MOMENTS, *moment))
         }
         Strike::Fail { operator, request, fault } => {
-            format!("fail:{operator}:{request}:{}", fault_name(*fault))
+            format!("fail:{}:{request}:{}", escaped(operator), fault_name(*fault))
         }
-        Strike::Restart { operator, rest } => format!("restart:{operator}:{rest}"),
+        Strike::Failover { operator, request, stop } => {
+            format!("failover:{}:{request}:{}", escaped(operator), name_of(&STOPS, *stop))
+        }
+        Strike::Delay { operator, request, late } => {
+            format!("delay:{}:{request}:{}", escaped(operator), name_of(&LATE, *late))
+        }
+        Strike::Restart { operator, rest } => format!("restart:{}:{rest}", escaped(operator)),
         Strike::Stale { operator, rest, revision, kind } => {
-            format!("stale:{operator}:{rest}:{revision}:{}", kind.as_deref().unwrap_or("all"))
+            let kind = kind.as_deref().map_or("all".to_owned(), escaped);
+            format!("stale:{}:{rest}:{revision}:{kind}", escaped(operator))
         }
-        Strike::Away { operator, from, to } => format!("away:{operator}:{from}:{to}"),
-        Strike::Hold { operator, kind, from, to } => format!("hold:{operator}:{kind}:{from}:{to}"),
-        Strike::Lag { operator, kind, request } => format!("lag:{operator}:{kind}:{request}"),
-        Strike::Relist { operator, rest } => format!("relist:{operator}:{rest}"),
-        Strike::Delete { path, rest } => format!("delete:{path}:{rest}"),
+        Strike::Away { operator, from, to } => format!("away:{}:{from}:{to}", escaped(operator)),
+        Strike::Hold { operator, kind, from, to } => {
+            format!("hold:{}:{}:{from}:{to}", escaped(operator), escaped(kind))
+        }
+        Strike::Lag { operator, kind, request, requests } => {
+            let requests = requests.map_or("rest".to_owned(), |requests| requests.to_string());
+            format!("lag:{}:{}:{request}:{requests}", escaped(operator), escaped(kind))
+        }
+        Strike::Relist { operator, from, to } => format!("relist:{}:{from}:{to}", escaped(operator)),
+        Strike::World { mishap, path, at } => {
+            let at = match at {
+                Point::Rest(rest) => rest.to_string(),
+                Point::Request { operator, number } => format!("{number}:{}", escaped(operator)),
+            };
+            format!("{}:{}:{at}", name_of(&MISHAPS, *mishap), escaped(path))
+        }
     }
 }
 
+/// The moments of crashes by their names in tokens.
+const MOMENTS: [(&str, CrashMoment); 3] =
+    [("before", CrashMoment::Before), ("unanswered", CrashMoment::Unanswered), ("after", CrashMoment::After)];
+
+/// How leaders stop, by the names in tokens.
+const STOPS: [(&str, Stop); 5] = [
+    ("before", Stop::Crash(CrashMoment::Before)),
+    ("unanswered", Stop::Crash(CrashMoment::Unanswered)),
+    ("after", Stop::Crash(CrashMoment::After)),
+    ("cut", Stop::CutOff),
+    ("cut-unanswered", Stop::CutOffUnanswered),
+];
+
+/// What is late, by the names in tokens.
+const LATE: [(&str, Late); 2] = [("request", Late::Request), ("answer", Late::Answer)];
+
+/// Mishaps by their names in tokens.
+const MISHAPS: [(&str, Mishap); 6] = [
+    ("delete", Mishap::Delete),
+    ("change", Mishap::Change),
+    ("evict", Mishap::Evict),
+    ("crash-pod", Mishap::CrashPod),
+    ("unready-pod", Mishap::UnreadyPod),
+    ("lose-node", Mishap::LoseNode),
+];
+
+fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, it)| *it == value).map_or("", |(name, _)| name)
+}
+
+fn named<T: Copy>(names: &[(&str, T)], name: Option<&&str>) -> Option<T> {
+    names.iter().find(|(it, _)| Some(it) == name).map(|(_, value)| *value)
+}
+
 /// The faults by their names in tokens.
-const FAULTS: [(&str, Fault); 5] = [
+const FAULTS: [(&str, Fault); 7] = [
     ("conflict", Fault::Conflict),
     ("busy", Fault::TooManyRequests),
     ("error", Fault::InternalError),
     ("timeout", Fault::Timeout),
     ("lost", Fault::LostAnswer),
+    ("quota", Fault::QuotaExceeded),
+    ("denied", Fault::Denied),
 ];
 
 pub(crate) fn fault_name(fault: Fault) -> &'static str {
@@ -114,18 +193,13 @@ pub(crate) fn fault_name(fault: Fault) -> &'static str {
 
 fn read(part: &str) -> Option<Strike> {
     let fields: Vec<&str> = part.split(':').collect();
-    let text = |at: usize| fields.get(at).map(|text| (*text).to_owned());
+    let text = |at: usize| fields.get(at).and_then(|text| unescaped(text));
     let number = |at: usize| fields.get(at)?.parse().ok();
     let strike = match *fields.first()? {
         "crash" => Strike::Crash {
             operator: text(1)?,
             request: number(2)?,
-            moment: match *fields.get(3)? {
-                "before" => CrashMoment::Before,
-                "unanswered" => CrashMoment::Unanswered,
-                "after" => CrashMoment::After,
-                _ => return None,
-            },
+            moment: named(&MOMENTS, fields.get(3))?,
             back: match *fields.get(4)? {
                 "now" => Back::AtOnce,
                 "twice" => Back::Twice,
@@ -133,22 +207,38 @@ fn read(part: &str) -> Option<Strike> {
             },
         },
         "fail" => {
-            let fault = FAULTS.iter().find(|(name, _)| Some(name) == fields.get(3))?.1;
-            Strike::Fail { operator: text(1)?, request: number(2)?, fault }
+            Strike::Fail { operator: text(1)?, request: number(2)?, fault: named(&FAULTS, fields.get(3))? }
+        }
+        "failover" => {
+            Strike::Failover { operator: text(1)?, request: number(2)?, stop: named(&STOPS, fields.get(3))? }
+        }
+        "delay" => {
+            Strike::Delay { operator: text(1)?, request: number(2)?, late: named(&LATE, fields.get(3))? }
         }
         "restart" => Strike::Restart { operator: text(1)?, rest: number(2)? },
         "stale" => Strike::Stale {
             operator: text(1)?,
             rest: number(2)?,
             revision: fields.get(3)?.parse().ok()?,
-            kind: text(4).filter(|kind| kind != "all"),
+            kind: Some(text(4)?).filter(|kind| kind != "all"),
         },
         "away" => Strike::Away { operator: text(1)?, from: number(2)?, to: number(3)? },
         "hold" => Strike::Hold { operator: text(1)?, kind: text(2)?, from: number(3)?, to: number(4)? },
-        "lag" => Strike::Lag { operator: text(1)?, kind: text(2)?, request: number(3)? },
-        "relist" => Strike::Relist { operator: text(1)?, rest: number(2)? },
-        "delete" => Strike::Delete { path: text(1)?, rest: number(2)? },
-        _ => return None,
+        "lag" => Strike::Lag {
+            operator: text(1)?,
+            kind: text(2)?,
+            request: number(3)?,
+            requests: if *fields.get(4)? == "rest" { None } else { Some(number(4)?) },
+        },
+        "relist" => Strike::Relist { operator: text(1)?, from: number(2)?, to: number(3)? },
+        mishap => Strike::World {
+            mishap: named(&MISHAPS, Some(&mishap))?,
+            path: text(1)?,
+            at: match fields.get(3) {
+                Some(_) => Point::Request { operator: text(3)?, number: number(2)? },
+                None => Point::Rest(number(2)?),
+            },
+        },
     };
     Some(strike)
 }
@@ -178,19 +268,33 @@ mod tests {
             Strike::Stale { operator: operator(), rest: 2, revision: 88, kind: None },
             Strike::Away { operator: operator(), from: 1, to: 3 },
             Strike::Hold { operator: operator(), kind: "/secrets".into(), from: 1, to: 2 },
-            Strike::Lag { operator: operator(), kind: "/secrets".into(), request: 3 },
-            Strike::Relist { operator: operator(), rest: 2 },
-            Strike::Delete { path: "/api/v1/namespaces/default/secrets/a".into(), rest: 1 },
+            Strike::Lag { operator: operator(), kind: "/secrets".into(), request: 3, requests: None },
+            Strike::Lag { operator: operator(), kind: "/secrets".into(), request: 3, requests: Some(2) },
+            Strike::Relist { operator: operator(), from: 2, to: 4 },
+            Strike::Failover { operator: operator(), request: 3, stop: Stop::CutOffUnanswered },
+            Strike::Delay { operator: "my site: two+%".into(), request: 3, late: Late::Answer },
+            Strike::World {
+                mishap: Mishap::Delete,
+                path: "/api/v1/namespaces/default/secrets/a:b".into(),
+                at: Point::Rest(1),
+            },
+            Strike::World {
+                mishap: Mishap::CrashPod,
+                path: "/api/v1/namespaces/default/pods/a".into(),
+                at: Point::Request { operator: operator(), number: 3 },
+            },
         ];
-        let token = Token { seed: 7, plan: Plan { strikes } };
-        assert_eq!(token.to_string().parse(), Ok(token));
+        let token = Token { seed: 7, plan: Plan { strikes, until: Some(3) } };
+        let text = token.to_string();
+        assert!(!text.contains(' '), "{text}");
+        assert_eq!(text.parse(), Ok(token));
     }
 
     #[test]
     fn an_old_token_says_so() {
-        let old: Result<Token, _> = "0.7.crash:site:5".parse();
-        assert_eq!(old, Err(TokenError::Version { found: "0".into() }));
-        let broken: Result<Token, _> = "1.7.crush:site:5".parse();
+        let old: Result<Token, _> = "1.7.crash:site:5".parse();
+        assert_eq!(old, Err(TokenError::Version { found: "1".into() }));
+        let broken: Result<Token, _> = "2.7.crush:site:5".parse();
         assert_eq!(broken, Err(TokenError::Malformed { part: "crush:site:5".into() }));
     }
 }

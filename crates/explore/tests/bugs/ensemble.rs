@@ -22,6 +22,8 @@ pub(crate) struct EnsembleSpec {
 pub(crate) struct EnsembleStatus {
     pub(crate) phase: Option<String>,
     pub(crate) replicas: Option<i32>,
+    #[serde(default, rename = "observedGeneration")]
+    pub(crate) observed_generation: Option<i64>,
 }
 
 pub(crate) fn ensemble(replicas: i32) -> Ensemble {

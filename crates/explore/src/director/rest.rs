@@ -1,0 +1,221 @@
+//! What happens at a rest, in this order: somebody leads again; operators return and held events arrive; the strikes of
+//! this rest; the world heals; stale views end; the state is kept for comparison; operators leave and watches are held
+//! for the steps that follow. The cluster comes to rest again after each of these.
+
+use std::time::Duration;
+
+use evenkeel_cluster::Matcher;
+use serde_json::Value;
+
+use super::act::Act;
+use super::{Checkpoint, Lagged, PlanDirector, State, healing_time, watches_of};
+use crate::plan::{Point, Strike};
+use crate::state::KeyParts;
+
+/// How much time passes at each rest of the run that learns what depends on times.
+const SHIFT: Duration = Duration::from_secs(17);
+/// How much longer than a lease duration it may take until somebody leads: two retry periods and their jitter.
+const TAKE_OVER: Duration = Duration::from_secs(5);
+
+/// How long it takes all clients to list again: more than the longest pause before it.
+const LIST_AGAIN: Duration = Duration::from_secs(2);
+
+impl PlanDirector {
+    /// What happens at a rest now, and whether the wait for rest goes on afterwards.
+    pub(super) fn acts(&self) -> (Vec<Act>, bool) {
+        let mut state = self.state.lock();
+        let rest = state.rests + 1;
+        if std::mem::take(&mut state.turning) {
+            return (vec![Act::Advance(LIST_AGAIN)], true);
+        }
+        if state.has_leases && std::mem::take(&mut state.leaderless) {
+            return (vec![Act::Wait(self.lease_duration() + TAKE_OVER)], true);
+        }
+        let returns = self.returns(&mut state, rest);
+        if !returns.is_empty() {
+            return (returns, true);
+        }
+        if self.shifts && !std::mem::replace(&mut state.shifted_here, true) {
+            return (vec![Act::Shift, Act::Wait(SHIFT)], true);
+        }
+        if !std::mem::replace(&mut state.struck_here, true) {
+            let strikes = self.strikes_at(&mut state, rest);
+            if !strikes.is_empty() {
+                return (strikes, true);
+            }
+        }
+        if let Some(time) = state.healing.take() {
+            return (vec![Act::Wait(time)], true);
+        }
+        state.relisting = false;
+        let revision = self.cluster.revision();
+        if !state.views.is_empty() {
+            state.views.clear();
+            state.caught_up(revision);
+            return (vec![Act::Note("the API server catches up".into()), Act::Release], true);
+        }
+        for (operator, before) in std::mem::take(&mut state.restarting) {
+            state.played.restarts.push((operator, before, revision));
+        }
+        if state.forced {
+            return (Vec::new(), false);
+        }
+        self.keep(&mut state, revision);
+        if let Some(forced) = self.forced(&mut state, revision) {
+            return (forced, true);
+        }
+        let leaving = self.leaving(&mut state, rest);
+        state.rests = rest;
+        (state.struck_here, state.shifted_here) = (false, false);
+        (leaving, false)
+    }
+
+    /// Whether the scenario is broken off at the rest that is just over.
+    pub(super) fn is_last(&self) -> bool {
+        let state = self.state.lock();
+        self.plan.until == Some(state.rests) && !state.finishing
+    }
+
+    /// The longest duration of the leases that operators hold.
+    fn lease_duration(&self) -> Duration {
+        let objects = self.cluster.stored_objects();
+        let leases = objects.iter().filter(|object| {
+            let parts = KeyParts::of(&object.key);
+            parts.plural == "leases" && parts.namespace != "kube-node-lease"
+        });
+        let seconds = leases.filter_map(|lease| {
+            let lease: Value = serde_json::from_slice(&lease.json).ok()?;
+            lease["spec"]["leaseDurationSeconds"].as_u64()
+        });
+        Duration::from_secs(seconds.max().unwrap_or_default())
+    }
+
+    fn returns(&self, state: &mut State, rest: usize) -> Vec<Act> {
+        let finishing = state.finishing;
+        let due = |until: usize| until <= rest || finishing;
+        let mut acts = Vec::new();
+        for (operator, _) in state.blind.iter().filter(|(_, until)| due(*until)) {
+            acts.push(Act::Cut(operator.clone()));
+            acts.push(Act::Release);
+        }
+        if state.held_until.is_some_and(due) {
+            acts.push(Act::Note("held events arrive".into()));
+            acts.push(Act::Release);
+        }
+        let returning = state.away.iter().filter(|(_, until)| due(*until));
+        acts.extend(returning.map(|(name, _)| Act::Resume(name.clone())));
+        if !acts.is_empty() {
+            state.leaderless |= state.away.iter().any(|(_, until)| due(*until));
+            state.away.retain(|(_, until)| !due(*until));
+            state.blind.retain(|(_, until)| !due(*until));
+            state.held_until = state.held_until.filter(|until| !due(*until));
+            if !state.lags() {
+                state.held_until_request = None;
+                state.caught_up(self.cluster.revision());
+            }
+        }
+        acts
+    }
+
+    fn strikes_at(&self, state: &mut State, rest: usize) -> Vec<Act> {
+        let revision = self.cluster.revision();
+        let mut acts = Vec::new();
+        for strike in &self.plan.strikes {
+            match strike {
+                Strike::Restart { operator, rest: at }
+                    if *at == rest && self.cluster.is_running(operator) =>
+                {
+                    state.restarting.push((operator.clone(), revision));
+                    state.leaderless = true;
+                    acts.push(Act::Restart(operator.clone()));
+                }
+                Strike::Stale { operator, rest: at, revision: view, kind }
+                    if *at == rest && self.cluster.is_running(operator) =>
+                {
+                    let view = (*view).min(revision);
+                    state.views.insert(operator.clone(), (kind.clone(), view));
+                    state.lagging.push(Lagged { kind: kind.clone(), from: revision, to: u64::MAX });
+                    state.leaderless = true;
+                    let what = kind.as_deref().unwrap_or("everything");
+                    acts.push(Act::Note(format!(
+                        "{operator} restarts and sees {what} as of revision {view}"
+                    )));
+                    acts.push(Act::Restart(operator.clone()));
+                }
+                Strike::Relist { operator, from, to } if *from == rest && to == from => {
+                    acts.push(Act::Cut(operator.clone()));
+                }
+                Strike::World { mishap, path, at: Point::Rest(at) } if *at == rest => {
+                    state.healing = state.healing.max(healing_time(*mishap));
+                    acts.push(Act::World(*mishap, path.clone()));
+                }
+                _ => continue,
+            }
+            state.played.struck += 1;
+        }
+        acts
+    }
+
+    fn leaving(&self, state: &mut State, rest: usize) -> Vec<Act> {
+        if state.finishing {
+            return Vec::new();
+        }
+        let from_now = |kind: Option<String>| Lagged { kind, from: self.cluster.revision(), to: u64::MAX };
+        let mut acts = Vec::new();
+        for strike in &self.plan.strikes {
+            match strike {
+                Strike::Away { operator, from, to } if *from == rest && self.cluster.is_running(operator) => {
+                    state.away.push((operator.clone(), *to));
+                    acts.push(Act::Suspend(operator.clone()));
+                }
+                Strike::Hold { operator, kind, from, to } if *from == rest => {
+                    state.held_until = Some(*to);
+                    state.lagging.push(from_now(Some(kind.clone())));
+                    acts.push(Act::Hold(watches_of(operator, kind)));
+                }
+                Strike::Relist { operator, from, to } if *from == rest && to > from => {
+                    state.blind.push((operator.clone(), *to));
+                    state.lagging.push(from_now(None));
+                    acts.push(Act::Hold(Matcher::any().by(operator)));
+                }
+                _ => continue,
+            }
+            state.played.struck += 1;
+        }
+        acts
+    }
+
+    /// Restarts all operators at the end of a run that cannot be compared step by step: at rest, nothing is left to write.
+    fn forced(&self, state: &mut State, revision: u64) -> Option<Vec<Act>> {
+        if !state.finishing || !self.plan.leaves_the_path() {
+            return None;
+        }
+        state.forced = true;
+        state.leaderless = true;
+        let operators = self.cluster.operators();
+        state.restarting = operators.iter().map(|operator| (operator.clone(), revision)).collect();
+        Some(operators.into_iter().map(Act::Restart).collect())
+    }
+
+    /// Keeps the state of this rest, and the changes since the last one.
+    fn keep(&self, state: &mut State, revision: u64) {
+        let disturbed = state.is_disturbed();
+        self.gather(state, revision);
+        let objects = self.cluster.stored_objects();
+        // A scenario that was broken off ends as the undisturbed one is at that rest.
+        let rest = match self.plan.until {
+            Some(until) if state.finishing => until,
+            _ => state.rests + 1,
+        };
+        state.played.checkpoints.push(Checkpoint { rest, revision, objects, disturbed });
+    }
+
+    /// Adds the changes since the last time to the history.
+    pub(super) fn gather(&self, state: &mut State, revision: u64) {
+        match self.cluster.changes_after(state.seen_revision) {
+            Some(changes) => state.played.changes.get_or_insert_default().extend(changes),
+            None => state.lost_history = true,
+        }
+        state.seen_revision = revision;
+    }
+}

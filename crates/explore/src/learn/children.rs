@@ -1,0 +1,143 @@
+//! The objects of an undisturbed run that the world may do something to: the children of operators, and pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{is_counted, kind_of};
+use crate::director::change_of;
+use crate::run::Run;
+use crate::state::KeyParts;
+
+/// A child of an operator: an object that it wrote and watches, and that another object owns.
+#[derive(Clone, Debug)]
+pub(crate) struct Child {
+    pub(crate) operator: String,
+    pub(crate) path: String,
+    /// The rests at which it exists.
+    pub(crate) rests: Vec<usize>,
+    /// Whether the operator applies a field of it that somebody else can change.
+    pub(crate) is_applied: bool,
+    /// The revisions at which it was made and gone.
+    pub(crate) lives: Vec<(u64, u64)>,
+}
+
+/// A pod that runs at a rest.
+#[derive(Clone, Debug)]
+pub(crate) struct Pod {
+    pub(crate) path: String,
+    pub(crate) rest: usize,
+    /// The node that it runs on.
+    pub(crate) node: String,
+}
+
+/// The objects that an operator wrote and watches, and that have an owner.
+pub(super) fn children(
+    run: &Run,
+    operators: &[String],
+    watched: &BTreeMap<String, BTreeSet<String>>,
+) -> Vec<Child> {
+    let mut written: BTreeMap<(String, String, String), (String, String, bool)> = BTreeMap::new();
+    for exchange in run.exchanges.iter().filter(|it| is_counted(it, operators)) {
+        let (Some(target), Some(wrote)) = (exchange.target(), exchange.outcome.wrote()) else { continue };
+        let kind = kind_of(&target);
+        let Some(name) = name_of(run, &target.name, wrote) else { continue };
+        if !target.subresource.is_empty() || !watched[&*exchange.by].contains(&kind) {
+            continue;
+        }
+        let path = exchange.path.split('?').next().unwrap_or_default();
+        let path = if target.name.is_empty() { format!("{path}/{name}") } else { path.to_owned() };
+        let object = (kind, target.namespace.to_string(), name);
+        let entry = written.entry(object).or_insert_with(|| (exchange.by.to_string(), path, false));
+        entry.2 |= exchange.verb == "apply";
+    }
+    let children = written.into_iter().map(|(object, (operator, path, applies))| {
+        let found = found(run, &object);
+        let is_applied = applies && found.iter().any(|(_, value)| change_of(value).is_some());
+        let rests = found.into_iter().map(|(rest, _)| rest).collect();
+        Child { operator, path, rests, is_applied, lives: lives(run, &object) }
+    });
+    children.filter(|child| !child.rests.is_empty()).collect()
+}
+
+/// The name in a path, or that of the object which the request created at this revision.
+fn name_of(run: &Run, name: &str, wrote: u64) -> Option<String> {
+    if !name.is_empty() {
+        return Some(name.to_owned());
+    }
+    let changes = run.played.changes.as_deref().unwrap_or_default();
+    let at = changes.binary_search_by_key(&wrote, |change| change.revision).ok()?;
+    Some(KeyParts::of(changes[at].key()).name.to_owned())
+}
+
+/// Whether changes of objects of this kind wake an operator. Operators that are not ours do not tell.
+fn wakes(run: &Run, object: &Value) -> bool {
+    let kind = format!("{} ", object["kind"].as_str().unwrap_or_default());
+    run.causes.is_empty() || run.causes.iter().any(|causes| causes.contains(&kind))
+}
+
+/// The rests at which an object exists, belongs to an owner, has not run to its end, and wakes an operator.
+fn found(run: &Run, (kind, namespace, name): &(String, String, String)) -> Vec<(usize, Value)> {
+    let checkpoints = run.played.checkpoints.iter();
+    let found = checkpoints.filter_map(|checkpoint| {
+        let object = checkpoint.objects.iter().find(|object| {
+            let parts = KeyParts::of(&object.key);
+            parts.name == name && parts.namespace == namespace && parts.kind() == *kind
+        })?;
+        let value: Value = serde_json::from_slice(&object.json).ok()?;
+        let is_looked_after = is_owned(&value) && !is_finished(kind, &value) && wakes(run, &value);
+        is_looked_after.then_some((checkpoint.rest, value))
+    });
+    found.collect()
+}
+
+/// The revisions between which an object lives.
+fn lives(run: &Run, (kind, namespace, name): &(String, String, String)) -> Vec<(u64, u64)> {
+    let mut lives = Vec::new();
+    for change in run.played.changes.iter().flatten() {
+        let parts = KeyParts::of(change.key());
+        if parts.name != name || parts.namespace != namespace || parts.kind() != *kind {
+            continue;
+        }
+        if change.before.is_none() {
+            lives.push((change.revision, u64::MAX));
+        } else if change.after.is_none()
+            && let Some(last) = lives.last_mut()
+        {
+            last.1 = change.revision;
+        }
+    }
+    lives
+}
+
+fn is_owned(object: &Value) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    owners.is_some_and(|owners| owners.iter().any(|owner| owner["controller"] == true))
+        && object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Whether an object has done its work: nobody makes it again.
+fn is_finished(kind: &str, object: &Value) -> bool {
+    let phase = object["status"]["phase"].as_str().unwrap_or_default();
+    kind == "batch/jobs" || (kind == "/pods" && matches!(phase, "Succeeded" | "Failed"))
+}
+
+/// The pods that run at each rest and that a controller replaces.
+pub(super) fn pods(run: &Run) -> Vec<Pod> {
+    let mut pods = Vec::new();
+    for checkpoint in &run.played.checkpoints {
+        for object in checkpoint.objects.iter().filter(|it| KeyParts::of(&it.key).plural == "pods") {
+            let Ok(value) = serde_json::from_slice::<Value>(&object.json) else { continue };
+            let owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            let of_a_job = owners.into_iter().any(|owner| owner["kind"] == "Job");
+            if value["status"]["phase"] != "Running" || !is_owned(&value) || of_a_job {
+                continue;
+            }
+            let parts = KeyParts::of(&object.key);
+            let path = format!("/api/v1/namespaces/{}/pods/{}", parts.namespace, parts.name);
+            let node = value["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+            pods.push(Pod { path, rest: checkpoint.rest, node });
+        }
+    }
+    pods
+}

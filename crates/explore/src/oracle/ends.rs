@@ -1,0 +1,65 @@
+//! Compares the states at rest with those of the undisturbed run.
+
+use super::{Oracle, Verdict};
+use crate::compare::{Difference, differences};
+use crate::learn::Learned;
+use crate::plan::Plan;
+use crate::run::Run;
+use crate::state::{KeyParts, World};
+
+/// How many differences a finding tells.
+const DIFFERENCES_TOLD: usize = 6;
+
+/// Compares the state at each rest at which no disturbance was in force.
+pub(super) fn same_end(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict> {
+    run.played.checkpoints.iter().filter(|checkpoint| !checkpoint.disturbed).find_map(|checkpoint| {
+        let rest = checkpoint.rest;
+        let (expected, varying) = (learned.worlds.get(rest - 1)?, learned.varying.get(rest - 1)?);
+        let mut found = differences(expected, &World::of(&checkpoint.objects), varying);
+        found.retain(|difference| !(plan.leaves_the_path() && is_residue(difference, learned)));
+        let first = found.first()?;
+        let object = KeyParts::of(&first.object).short();
+        let what = format!("the state at rest {rest} of {} differs:{}", learned.worlds.len(), told(&found));
+        Some(Verdict::new(Oracle::SameEnd, object, what).at(rest))
+    })
+}
+
+/// What built-in controllers leave behind depends on the steps that the operator has seen, such as the claims of a
+/// StatefulSet that was scaled down. It is no fault of an operator that does not look after that kind.
+fn is_residue(difference: &Difference, learned: &Learned) -> bool {
+    let is_ours = match &difference.found {
+        // What was never made is missed only if an operator or the scenario makes it.
+        None => learned.authored.contains(&difference.object),
+        // What is left is to be cleaned up by an operator that looks after its kind.
+        Some(_) => learned.managed.contains(&KeyParts::of(&difference.object).kind()),
+    };
+    difference.path.is_empty() && !is_ours
+}
+
+/// Where the scenario's own steps had another effect, the ends cannot be compared. But what operators make is there only as
+/// long as its cause: at the end there is nothing of it that the undisturbed run does not have.
+pub(super) fn left(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict> {
+    let last = run.played.checkpoints.last().filter(|last| !last.disturbed)?;
+    let (expected, varying) = (learned.worlds.get(last.rest - 1)?, learned.varying.get(last.rest - 1)?);
+    let mut found = differences(expected, &World::of(&last.objects), varying);
+    found.retain(|it| it.path.is_empty() && it.found.is_some() && !is_residue(it, learned));
+    let made_by_operators = |difference: &Difference| {
+        let kind = KeyParts::of(&difference.object).kind();
+        learned.made_by_operators.contains(&kind)
+    };
+    found.retain(made_by_operators);
+    let first = found.first().filter(|_| plan.leaves_the_path())?;
+    let object = KeyParts::of(&first.object).short();
+    Some(Verdict::new(Oracle::Left, object, format!("at the end:{}", told(&found))).at(last.rest))
+}
+
+fn told(found: &[Difference]) -> String {
+    let mut out = String::new();
+    for difference in found.iter().take(DIFFERENCES_TOLD) {
+        out.push_str(&format!("\n  {difference}"));
+    }
+    match found.len().saturating_sub(DIFFERENCES_TOLD) {
+        0 => out,
+        more => format!("{out}\n  and {more} more"),
+    }
+}

@@ -62,14 +62,11 @@ impl FromStr for Budget {
             "full" => return Ok(Self::Full),
             _ => {}
         }
-        let (number, unit) = text.split_at(text.len().saturating_sub(1));
-        let number: u64 = number.parse().map_err(|_| wrong)?;
-        match unit {
-            "s" => Ok(Self::Time(Duration::from_secs(number))),
-            "m" => Ok(Self::Time(Duration::from_secs(number * 60))),
-            "h" => Ok(Self::Time(Duration::from_secs(number * 3600))),
-            _ => Err(wrong),
-        }
+        let units = [("s", 1), ("m", 60), ("h", 3600)];
+        let seconds = units
+            .into_iter()
+            .find_map(|(unit, seconds)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(seconds));
+        seconds.map(|seconds| Self::Time(Duration::from_secs(seconds))).ok_or(wrong)
     }
 }
 
@@ -100,6 +97,8 @@ mod tests {
         assert_eq!("quick".parse(), Ok(Budget::Quick));
         assert_eq!("10m".parse(), Ok(Budget::Time(Duration::from_secs(600))));
         assert!("10".parse::<Budget>().is_err());
-        assert!("".parse::<Budget>().is_err());
+        for wrong in ["", "m", "10\u{b5}", "-1s", "18446744073709551615h"] {
+            assert!(wrong.parse::<Budget>().is_err(), "{wrong}");
+        }
     }
 }

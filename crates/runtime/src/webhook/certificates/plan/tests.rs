@@ -91,3 +91,10 @@ fn the_secret_holds_the_state() {
     State::default().write(&mut secret);
     assert_eq!(State::read(&secret), State::default());
 }
+
+#[test]
+fn a_key_is_shown_in_no_log() {
+    let state = serving(0).with_next(pair(60));
+    let shown = format!("{state:?} {state:#?}");
+    assert!(shown.contains("BEGIN CERTIFICATE") && !shown.contains("PRIVATE KEY"), "{shown}");
+}

@@ -101,6 +101,19 @@ pub fn text(value: &Value) -> String {
     }
 }
 
+/// The Go type that a JSON value is decoded to, as Go's `%T` prints it.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 /// Prints a value as Go's JSON encoder does: compact, with sorted keys, and with `<`, `>`, `&`, U+2028 and U+2029 escaped.
 pub fn json(value: &Value) -> String {
     match value {

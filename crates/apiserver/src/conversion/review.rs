@@ -5,7 +5,7 @@
 use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::field::{FieldError, Path};
 use evenkeel_schema::json::go_kind;
-use evenkeel_schema::{object_meta, selector};
+use evenkeel_schema::{go, object_meta, selector};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -314,7 +314,7 @@ fn restore_metadata(original: &Value, object: &mut Value) -> Result<(), String> 
         None => return Err("missing metadata in converted object".to_owned()),
         Some(Value::Object(metadata)) => std::mem::take(metadata),
         Some(other) => {
-            return Err(format!("invalid metadata of type {} in converted object", go_type(other)));
+            return Err(format!("invalid metadata of type {} in converted object", go::type_name(other)));
         }
     };
     let mut restored = original.as_object().cloned().unwrap_or_default();
@@ -334,12 +334,12 @@ fn restore_metadata(original: &Value, object: &mut Value) -> Result<(), String> 
 /// Checks that labels or annotations are a map of strings.
 fn check_texts(field: &str, given: &Value) -> Result<(), String> {
     let Some(map) = given.as_object() else {
-        return Err(format!("invalid metadata.{field} of type {} in converted object", go_type(given)));
+        return Err(format!("invalid metadata.{field} of type {} in converted object", go::type_name(given)));
     };
     match map.iter().find(|(_, value)| !value.is_string()) {
         None => Ok(()),
         Some((key, value)) => {
-            let what = go_type(value);
+            let what = go::type_name(value);
             Err(format!("metadata.{field}[{key}] must be a string, but is {what} in converted object"))
         }
     }
@@ -366,18 +366,5 @@ fn check_syntax(field: &str, given: &Value) -> Result<(), String> {
         [] => Ok(()),
         [one] => Err(one.clone()),
         several => Err(format!("[{}]", several.join(", "))),
-    }
-}
-
-/// The Go type of a JSON value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }

@@ -179,7 +179,7 @@ fn unknown_directive(directive: &Value, patch: &Fields) -> PatchError {
     let text = match directive {
         Value::String(text) => text.clone(),
         Value::Null => "%!s(<nil>)".into(),
-        other => format!("%!s({}={})", go_type(other), go::text(other)),
+        other => format!("%!s({}={})", go::type_name(other), go::text(other)),
     };
     internal(format!("unknown patch type: {text} in map: {}", map_text(patch)))
 }
@@ -189,25 +189,12 @@ fn no_merge_key(map: &Fields, key: &str) -> PatchError {
 }
 
 fn not_a(expected: &str, found: &Value) -> PatchError {
-    let found = if found.is_null() { "%!s(<nil>)" } else { go_type(found) };
+    let found = if found.is_null() { "%!s(<nil>)" } else { go::type_name(found) };
     internal(format!("expected a {expected}, but received a {found}"))
 }
 
 fn map_text(map: &Fields) -> String {
     go::text(&Value::Object(map.clone()))
-}
-
-/// The Go type of a decoded value, for error messages.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
 }
 
 /// Removes nulls from a new value, in which they have nothing to remove.

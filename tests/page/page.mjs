@@ -187,6 +187,8 @@ async function strangers(browser, page, link, base) {
     const { code } = await api(stranger, path);
     check(code === 401 || code === 404, `${path} is refused without a login (${code})`);
   }
+  // From a page of the same address, a new fragment alone would not load anything.
+  await stranger.goto("about:blank");
   await stranger.goto(link);
   await stranger.waitForFunction(() => document.querySelector("#wrong")?.textContent !== "");
   check(true, "a one-time link works once");

@@ -126,13 +126,15 @@ async function stream() {
 export async function discover() {
   if (state.resources.length) return state.resources;
   const groups = await k8s("/apis");
-  const versions = [["", "v1", "/api/v1"], ...groups.groups.map((/** @type {any} */ it) => [it.name, it.preferredVersion.version, "/apis/" + it.preferredVersion.groupVersion])];
+  // The preferred version of a group comes first; another version may have kinds that it lacks.
+  const versions = [["", "v1", "/api/v1"], ...groups.groups.flatMap((/** @type {any} */ it) => [it.preferredVersion, ...it.versions.filter((/** @type {any} */ v) => v.version !== it.preferredVersion.version)].map((v) => [it.name, v.version, "/apis/" + v.groupVersion]))];
   const lists = await Promise.all(versions.map(([, , path]) => k8s(path).catch(() => ({ resources: [] }))));
   /** @type {Resource[]} */
   const found = [];
   lists.forEach((list, at) => {
     for (const it of list.resources) {
       if (it.name.includes("/") || !it.verbs.includes("list")) continue;
+      if (found.some((other) => other.group === versions[at][0] && other.resource === it.name)) continue;
       found.push({ group: versions[at][0], version: versions[at][1], resource: it.name, kind: it.kind, namespaced: it.namespaced, verbs: it.verbs });
     }
   });

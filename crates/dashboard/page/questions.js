@@ -20,8 +20,29 @@ export function isPluralOf(resource, kind) {
 const ROUNDS_MIN = 5;
 const ROUND_MAX = 60e6;
 
-/** Keys that wake themselves. @param {Entry[]} entries */
-export function loops(entries) {
+/**
+ * Answers a question once for each state of a list: entries are only added at the end and dropped at the beginning.
+ * @template T @param {(entries: Entry[]) => T} question @returns {(entries: Entry[]) => T}
+ */
+function once(question) {
+  /** @type {{first: Entry | undefined, last: Entry | undefined, length: number, answer: T} | null} */
+  let kept = null;
+  return (entries) => {
+    const [first, last, length] = [entries[0], entries[entries.length - 1], entries.length];
+    if (!kept || kept.first !== first || kept.last !== last || kept.length !== length) kept = { first, last, length, answer: question(entries) };
+    return kept.answer;
+  };
+}
+
+/** Keys that wake themselves. */
+export const loops = once(findLoops);
+/** Keys whose last attempts failed. */
+export const stuck = once(findStuck);
+/** The reconciles among entries. */
+export const reconcilesOf = once((entries) => entries.filter((it) => it.type === "reconcile"));
+
+/** @param {Entry[]} entries */
+function findLoops(entries) {
   /** @type {Map<string, Entry[]>} */
   const byKey = new Map();
   for (const it of entries) if (it.type === "reconcile") {
@@ -54,8 +75,8 @@ function wakes(sent, after) {
   return wrote && (after.causes ?? []).some((it) => isPluralOf(sent.resource, it.kind) && it.name === sent.name);
 }
 
-/** Keys whose last attempts failed. @param {Entry[]} entries */
-export function stuck(entries) {
+/** @param {Entry[]} entries */
+function findStuck(entries) {
   /** @type {Map<string, Entry>} */
   const last = new Map();
   for (const it of entries) if (it.type === "reconcile") last.set(`${it.controller}\u0000${keyOf(it)}`, it);

@@ -5,7 +5,7 @@ import { call, discover, k8s, objects, pathOf, state, isCustom } from "./api.js"
 import { duration, h, replace, table, toast } from "./dom.js";
 import { linkTo } from "./object.js";
 import { detail, timeline } from "./timeline.js";
-import { causesText, indexAt, isFailure, keyOf, loops, percentile, stuck, summary } from "./questions.js";
+import { causesText, indexAt, isFailure, keyOf, loops, percentile, reconcilesOf, stuck, summary } from "./questions.js";
 import uPlot from "./vendor/uPlot.esm.js";
 
 /** @typedef {import("./api.js").Entry} Entry */
@@ -13,7 +13,7 @@ import uPlot from "./vendor/uPlot.esm.js";
 /** @typedef {{redraw?: () => void, leave?: () => void}} Leave */
 
 const WINDOW = 10e6;
-const reconciles = () => state.record.entries.filter((it) => it.type === "reconcile");
+const reconciles = () => reconcilesOf(state.record.entries);
 const recent = () => state.record.entries.slice(indexAt(state.record.entries, state.record.taken - WINDOW));
 
 /** What is wrong, in one line each. */

@@ -83,6 +83,8 @@ pub(crate) fn check_uid(
         return Ok(());
     }
     let key = kubernetes_key(ctx, key);
+    // The check of an absent object is made below the layer that adds the prefix of all keys.
+    let key = if actual.is_empty() { format!("/registry{key}") } else { key };
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: {}, AdditionalErrorMsg: \
          Precondition failed: UID in precondition: {given}, UID in object meta: {actual}",

@@ -28,7 +28,7 @@ pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<S
         return crate::structural::definition::warnings(object, old);
     }
     if (group, kind) == ("storage.k8s.io", "CSIDriver") {
-        return of_driver(object);
+        return of_driver(object, old);
     }
     let path: &[&str] = match (group, kind) {
         ("", "Pod") => &[],
@@ -47,9 +47,12 @@ pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<S
     }
 }
 
-/// Warns of a CSIDriver that may write the tokens it asks for into logs.
-fn of_driver(driver: &Value) -> Vec<String> {
+/// Warns of a CSIDriver that may write the tokens it asks for into logs, when it begins to ask for them.
+fn of_driver(driver: &Value, old: Option<&Value>) -> Vec<String> {
     let spec = driver.at("spec");
+    if old.is_some_and(|old| old.at("spec").at("tokenRequests") == spec.at("tokenRequests")) {
+        return Vec::new();
+    }
     let exposed = !spec.list("tokenRequests").is_empty() && !spec.has("serviceAccountTokenInSecrets");
     let warning = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
     if exposed { vec![warning.to_owned()] } else { Vec::new() }

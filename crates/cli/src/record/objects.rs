@@ -77,12 +77,15 @@ async fn resource_of(client: &Client, kind: &str) -> anyhow::Result<Option<(ApiR
     let core = client.list_core_api_resources("v1").await.map(|list| vec![("v1".to_owned(), list)])?;
     let mut all = core;
     for group in client.list_api_groups().await?.groups {
-        let Some(version) = group.preferred_version.or_else(|| group.versions.into_iter().next()) else {
-            continue;
-        };
-        // A group whose server is away is left out.
-        if let Ok(list) = client.list_api_group_resources(&version.group_version).await {
-            all.push((version.group_version, list));
+        // The preferred version comes first; another version may have kinds that it lacks.
+        let preferred = group.preferred_version.map(|version| version.group_version);
+        let versions = group.versions.into_iter().map(|version| version.group_version);
+        let others: Vec<String> = versions.filter(|version| Some(version) != preferred.as_ref()).collect();
+        for version in preferred.into_iter().chain(others) {
+            // A group whose server is away is left out.
+            if let Ok(list) = client.list_api_group_resources(&version).await {
+                all.push((version, list));
+            }
         }
     }
     let named = |name: &str| name.eq_ignore_ascii_case(kind);

@@ -181,7 +181,13 @@ impl Manager {
     #[cfg(feature = "secured-server")]
     fn start_secured(&mut self, tasks: &Tasks, stages: &mut Stages) -> bool {
         let Some(server) = self.serving.secured.take() else { return false };
-        let router = std::mem::take(&mut self.serving.router);
+        let (mut router, flight) = (std::mem::take(&mut self.serving.router), self.flight.clone());
+        router.add("/debug/evenkeel", move |_| {
+            let mut answer = http::Response::new(bytes::Bytes::from(flight.record().to_json()));
+            let json = http::HeaderValue::from_static("application/json");
+            answer.headers_mut().insert(http::header::CONTENT_TYPE, json);
+            std::future::ready(answer)
+        });
         let secured = Secured::new(self.unfenced.clone(), router, self.endpoints(Pages::Metrics));
         let shown = secured.shown();
         self.metrics.certificate("metrics", move || shown.until());

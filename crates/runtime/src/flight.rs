@@ -29,7 +29,7 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use crate::queue::Queue;
+use crate::queue::{Queue, WeakQueue};
 
 pub(crate) use changes::{Sensitive, changes, fields};
 pub(crate) use notes::{Tally, asked, error_text, follow};
@@ -81,7 +81,8 @@ struct Running {
     name: Arc<str>,
     kind: String,
     workers: usize,
-    queue: Queue,
+    /// Not kept alive: a record may outlive its manager, whose work must end.
+    queue: WeakQueue,
 }
 
 /// A position in the record, for those who follow it.
@@ -154,14 +155,18 @@ impl Flight {
 
     fn controllers(&self) -> Vec<evenkeel_record::Controller> {
         let running = self.inner.controllers.lock();
-        let described = running.iter().map(|running| evenkeel_record::Controller {
-            name: running.name.to_string(),
-            operator: String::new(),
-            kind: running.kind.clone(),
-            workers: running.workers,
-            ready: running.queue.len(),
-            delayed: running.queue.len_delayed(),
-            in_flight: running.queue.len_in_flight(),
+        let described = running.iter().map(|running| {
+            let queue = running.queue.upgrade();
+            let count = |of: fn(&Queue) -> usize| queue.as_ref().map_or(0, of);
+            evenkeel_record::Controller {
+                name: running.name.to_string(),
+                operator: String::new(),
+                kind: running.kind.clone(),
+                workers: running.workers,
+                ready: count(Queue::len),
+                delayed: count(Queue::len_delayed),
+                in_flight: count(Queue::len_in_flight),
+            }
         });
         described.collect()
     }
@@ -199,7 +204,7 @@ impl Flight {
     ) -> Vec<Arc<Ring>> {
         let rings: Vec<_> = (0..workers).map(|_| Arc::new(Ring::new(name.clone(), kind, ids))).collect();
         self.inner.rings.lock().extend(rings.iter().cloned());
-        let running = Running { name: name.clone(), kind: kind.to_owned(), workers, queue: queue.clone() };
+        let running = Running { name: name.clone(), kind: kind.to_owned(), workers, queue: queue.downgrade() };
         self.inner.controllers.lock().push(running);
         self.share();
         rings

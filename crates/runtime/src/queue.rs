@@ -26,7 +26,7 @@ pub use state::ROUND_SIZE;
 
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use evenkeel_env::{Env, Purpose};
@@ -372,6 +372,21 @@ fn look<T: QueueKey>(state: &mut State<T>) -> (Look<Option<Item<T>>>, Wake) {
         Some(item) => (Look::Found(Some(item)), Wake { one: state.has_ready(), ..Wake::default() }),
         None if state.is_shut_down() => (Look::Found(None), Wake::default()),
         None => (Look::Wait(state.next_due()), Wake::default()),
+    }
+}
+
+/// A reference to a queue that does not keep it alive: the pending work of a queue ends with its controller.
+pub(crate) struct WeakQueue(Weak<Shared<Request>>);
+
+impl WeakQueue {
+    pub(crate) fn upgrade(&self) -> Option<Queue> {
+        self.0.upgrade().map(|shared| Queue { shared })
+    }
+}
+
+impl Queue {
+    pub(crate) fn downgrade(&self) -> WeakQueue {
+        WeakQueue(Arc::downgrade(&self.shared))
     }
 }
 

@@ -220,6 +220,12 @@ impl Informers {
         self.stats_by(|watch| watch.stats())
     }
 
+    /// Returns a function that gives the informers while somebody else keeps them alive.
+    pub(crate) fn downgrade(&self) -> impl Fn() -> Option<Self> + Send + Sync + 'static {
+        let inner = Arc::downgrade(&self.inner);
+        move || inner.upgrade().map(|inner| Self { inner })
+    }
+
     /// Every watch as the flight recorder describes it, ordered by source.
     pub(crate) fn watches(&self) -> Vec<Watch> {
         let live = self.inner.live.lock();

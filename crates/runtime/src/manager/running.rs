@@ -95,8 +95,9 @@ impl Manager {
     /// waiting.
     fn host(&mut self, tasks: &Tasks, stages: &mut Stages) -> (Host, Arc<Before>) {
         self.metrics.watch_informers(&self.informers);
-        let informers = self.informers.clone();
-        self.flight.describe_watches(move || informers.watches());
+        // A record may outlive its manager, whose watches must end.
+        let informers = self.informers.downgrade();
+        self.flight.describe_watches(move || informers().map(|it| it.watches()).unwrap_or_default());
         self.start_serving(tasks, stages);
         let stop = stages.events.stop.clone();
         let (recorder, recording) = recorder::channel(self.client.clone(), self.env.clone(), stop);

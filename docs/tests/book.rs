@@ -56,11 +56,25 @@ fn every_link_resolves() {
 }
 
 #[test]
+fn every_picture_is_shown() {
+    let book = root().join("docs/src");
+    let files = std::fs::read_dir(&book).expect("there is a book").flatten().filter(|it| it.path().is_file());
+    let text: String = files.map(|page| read(&page.path())).collect();
+    for entry in std::fs::read_dir(book.join("images")).expect("there are pictures").flatten() {
+        let name = entry.file_name().into_string().expect("names are text");
+        assert!(text.contains(&format!("images/{name}")), "no page shows {name}");
+    }
+}
+
+#[test]
 fn every_chapter_is_in_the_summary_and_every_include_exists() {
     let book = root().join("docs/src");
     let listed: BTreeSet<String> = links(&read(&book.join("SUMMARY.md"))).into_iter().collect();
     for entry in std::fs::read_dir(&book).expect("there is a book").flatten() {
         let name = entry.file_name().into_string().expect("names are text");
+        if entry.path().is_dir() {
+            continue;
+        }
         assert!(name == "SUMMARY.md" || listed.contains(&name), "{name} is not in SUMMARY.md");
         for include in read(&entry.path()).split("{{#include ").skip(1) {
             let path = include.split("}}").next().unwrap_or_default();

@@ -170,6 +170,11 @@ pub(crate) async fn write_status<S>(
     Ok(())
 }
 
+/// Whether [`write_status`] would write.
+pub(crate) fn differs(current: &Tree, wanted: &Tree) -> bool {
+    difference(current, wanted).is_some()
+}
+
 /// Returns the merge patch from one tree to another; `None` if they are equal. In a merge patch null removes a member, so
 /// that null and absent count as equal.
 fn difference(current: &Tree, wanted: &Tree) -> Option<Value> {

@@ -14,6 +14,7 @@ use evenkeel_runtime::{
 };
 use evenkeel_schema::quota::{GroupResource, releases};
 use futures::Stream;
+use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use usage::NamespaceObjects;
 
@@ -21,12 +22,17 @@ use crate::MANAGER;
 use crate::key_channel::{self, KeySender};
 use crate::kinds::{PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA, ResourceQuota, SERVICE};
 use crate::metadata_informers::MetadataInformers;
-use crate::object::{Kind, Object, OfKind, write_status};
+use crate::object::{Kind, Object, OfKind, differs, write_status};
 
 /// The quotas of all namespaces, and the channel that triggers their reconciles.
 pub(crate) struct QuotaIndex {
     /// The quotas of each namespace.
     names: Mutex<BTreeMap<String, BTreeSet<Request>>>,
+    /// The quotas whose usage was written and in whose namespace nothing has appeared since.
+    ///
+    /// Admission charges an object before the informers show it. A count in between overwrites the charge, so the first
+    /// object that appears after a count makes its quotas be counted again.
+    recounted: Mutex<BTreeSet<Request>>,
     keys: KeySender,
     env: Env,
 }
@@ -35,15 +41,25 @@ impl QuotaIndex {
     /// An empty index, and the stream of the quotas to count anew.
     pub(crate) fn new(env: &Env) -> (Arc<Self>, impl Stream<Item = Request> + Send + 'static) {
         let (keys, due) = key_channel::channel(env, "quotas: usage released");
-        (Arc::new(Self { names: Mutex::default(), keys, env: env.clone() }), due)
+        (Arc::new(Self { names: Mutex::default(), recounted: Mutex::default(), keys, env: env.clone() }), due)
     }
 
     /// Follows a change of an object of any kind.
     pub(crate) fn follow(&self, event: &EventMeta<'_>) {
-        let gone = event.old.filter(|_| event.new.is_none());
-        let Some(namespace) = gone.and_then(|old| old.namespace.as_deref()) else { return };
+        self.changed(event.old, event.new);
+    }
+
+    fn changed(&self, old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) {
+        let (changed, appeared) = match (old, new) {
+            (Some(old), None) => (old, false),
+            (None, Some(new)) => (new, true),
+            _ => return,
+        };
+        let Some(namespace) = changed.namespace.as_deref() else { return };
         for key in self.names.lock().get(namespace).into_iter().flatten() {
-            self.keys.send(key.clone());
+            if !appeared || self.recounted.lock().remove(key) {
+                self.keys.send(key.clone());
+            }
         }
     }
 
@@ -73,6 +89,7 @@ impl QuotaIndex {
             names.entry(namespace).or_default().insert(key);
         } else if let Some(keys) = names.get_mut(&namespace) {
             keys.remove(&key);
+            self.recounted.lock().remove(&key);
         }
         None
     }
@@ -97,7 +114,13 @@ pub(crate) fn controller(
         .stream("usage released", due)
         .filter(Predicate::changed(|_, new| !is_counted(new)))
         .field_manager(MANAGER)
-        .state(informers)
+        .state(Counting { informers, quotas })
+}
+
+/// What the controller counts with.
+struct Counting {
+    informers: Arc<MetadataInformers>,
+    quotas: Arc<QuotaIndex>,
 }
 
 /// Whether the status of a quota has its present limits.
@@ -108,7 +131,7 @@ fn is_counted(quota: &ResourceQuota) -> bool {
     quota.at("spec/hard") == quota.at("status/hard")
 }
 
-async fn reconcile(quota: Arc<ResourceQuota>, ctx: Ctx<MetadataInformers>) -> Result<Action> {
+async fn reconcile(quota: Arc<ResourceQuota>, ctx: Ctx<Counting>) -> Result<Action> {
     let namespace = quota.in_namespace();
     let list =
         |kind: &'static Kind| Ok::<_, evenkeel_runtime::Error>(ctx.kind(kind).cache()?.list_in(namespace));
@@ -117,9 +140,14 @@ async fn reconcile(quota: Arc<ResourceQuota>, ctx: Ctx<MetadataInformers>) -> Re
         services: list(&SERVICE)?,
         claims: list(&PERSISTENT_VOLUME_CLAIM)?,
     };
-    let count = |resource: GroupResource<'_>| ctx.state().count(resource.group, resource.plural, namespace);
+    let count =
+        |resource: GroupResource<'_>| ctx.state().informers.count(resource.group, resource.plural, namespace);
     let status = usage::status(&quota, &content, &count, ctx.now());
-    write_status(&ctx, &RESOURCE_QUOTA, &quota, &status).await.ignore_not_found()?;
+    if differs(quota.at("status"), &status) {
+        // Before the write: an object may appear while it is sent.
+        ctx.state().quotas.recounted.lock().insert(Request::of(&*quota));
+        write_status(&ctx, &RESOURCE_QUOTA, &quota, &status).await.ignore_not_found()?;
+    }
     Ok(Action::await_change())
 }
 
@@ -127,6 +155,29 @@ async fn reconcile(quota: Arc<ResourceQuota>, ctx: Ctx<MetadataInformers>) -> Re
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// A count had overwritten the charge of a ConfigMap that the informers showed a moment later: nothing counted it again.
+    #[test]
+    fn the_first_object_after_a_count_is_a_reason_to_count_again() {
+        let (quotas, due) = QuotaIndex::new(&Env::default());
+        let mut due = Box::pin(due);
+        let mut sent = || futures::FutureExt::now_or_never(futures::StreamExt::next(&mut due)).flatten();
+        let key = Request::new(Some("a"), "quota");
+        quotas.names.lock().entry("a".to_owned()).or_default().insert(key.clone());
+        let appears = |namespace: &str| {
+            let new = ObjectMeta { namespace: Some(namespace.to_owned()), ..Default::default() };
+            quotas.changed(None, Some(&new));
+        };
+        appears("a");
+        assert_eq!(sent(), None, "nothing was counted");
+        quotas.recounted.lock().insert(key.clone());
+        appears("b");
+        assert_eq!(sent(), None, "another namespace");
+        appears("a");
+        assert_eq!(sent(), Some(key));
+        appears("a");
+        assert_eq!(sent(), None, "it was counted again already");
+    }
 
     /// Admission allowed a second Secret under a quota of one: the controller had overwritten the usage of the first before
     /// its informer showed it.

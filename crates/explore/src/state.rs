@@ -64,9 +64,12 @@ struct Normalized {
     value: Arc<Value>,
 }
 
+/// Normalized objects, by their key and bytes; `None` for what is left out.
+type NormalizedObjects = HashMap<(Arc<str>, Bytes), Option<Normalized>>;
+
 thread_local! {
     /// The objects that this thread has normalized, by key and content; `None` for those that are not compared.
-    static KEPT: RefCell<HashMap<(Arc<str>, Bytes), Option<Normalized>>> = RefCell::default();
+    static KEPT: RefCell<NormalizedObjects> = RefCell::default();
 }
 
 impl World {
@@ -314,6 +317,12 @@ fn is_uid(bytes: &[u8]) -> bool {
         8 | 13 | 18 | 23 => *byte == b'-',
         _ => byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase(),
     })
+}
+
+/// Whether a controller looks after an object, by its owner references.
+pub(crate) fn has_controller(object: &Value) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    owners.is_some_and(|owners| owners.iter().any(|owner| owner["controller"] == true))
 }
 
 #[cfg(test)]

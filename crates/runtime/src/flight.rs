@@ -72,9 +72,12 @@ struct Inner {
     /// The calls of webhooks and the changes of the leadership.
     notices: Mutex<VecDeque<Entry>>,
     /// Describes the watches of the manager.
-    watches: Mutex<Option<Box<dyn Fn() -> Vec<Watch> + Send + Sync>>>,
+    watches: Mutex<Option<DescribeWatches>>,
     sensitive: Arc<RwLock<Sensitive>>,
 }
+
+/// Describes the watches of a manager.
+type DescribeWatches = Box<dyn Fn() -> Vec<Watch> + Send + Sync>;
 
 /// A controller that runs.
 struct Running {
@@ -204,7 +207,8 @@ impl Flight {
     ) -> Vec<Arc<Ring>> {
         let rings: Vec<_> = (0..workers).map(|_| Arc::new(Ring::new(name.clone(), kind, ids))).collect();
         self.inner.rings.lock().extend(rings.iter().cloned());
-        let running = Running { name: name.clone(), kind: kind.to_owned(), workers, queue: queue.downgrade() };
+        let running =
+            Running { name: name.clone(), kind: kind.to_owned(), workers, queue: queue.downgrade() };
         self.inner.controllers.lock().push(running);
         self.share();
         rings

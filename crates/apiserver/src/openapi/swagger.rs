@@ -89,7 +89,7 @@ fn flatten(parameters: &mut Value) {
 }
 
 /// Points references to v2's `#/definitions/`. v2 ignores the siblings of a `$ref`, so an `allOf` with one
-/// reference becomes that reference.
+/// reference becomes that reference, and alternatives become a string.
 fn relink(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(relink),
@@ -103,6 +103,11 @@ fn relink(value: &mut Value) {
                 map.remove("allOf");
                 map.insert("$ref".into(), link);
                 return relink(value);
+            }
+            // v2 knows no alternatives: an IntOrString and a Quantity are strings there.
+            if map.get("oneOf").is_some_and(Value::is_array) {
+                map.remove("oneOf");
+                map.entry("type").or_insert_with(|| "string".into());
             }
             map.values_mut().for_each(relink);
         }

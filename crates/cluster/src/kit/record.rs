@@ -24,7 +24,8 @@ impl Cluster {
     /// cluster.settled().await;
     /// let record = cluster.record();
     /// assert!(questions::loops(&record).is_empty());
-    /// assert!(record.timeline().iter().any(|line| line.contains("woken for default/web: Deployment default/web created")));
+    /// let lines = record.timeline();
+    /// assert!(lines.iter().any(|line| line.contains("woken for default/web: Deployment default/web created")), "{lines:#?}");
     /// # });
     /// ```
     pub fn record(&self) -> Record {

@@ -77,7 +77,7 @@ fn variables_choose_seed_and_time() {
     };
     check(&[], "world: seed Some(0), paused true, CurrentThread, in default");
     check(&[("EVENKEEL_SEED", "12")], "world: seed Some(12), paused true, CurrentThread, in default");
-    check(&[("EVENKEEL_REAL_TIME", "1")], "world: seed Some(0), paused false, MultiThread, in default");
+    check(&[("EVENKEEL_REAL_TIME", "1")], "world: seed None, paused false, MultiThread, in default");
 }
 
 /// A malformed seed used to become the default seed, so that a failure could not be reproduced.

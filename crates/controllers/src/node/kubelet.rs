@@ -38,6 +38,9 @@ const CONCURRENT: usize = 8;
 /// The label of a pod with its completion index.
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
+/// The resourceVersion of an object, and the keys of its data then.
+type KnownKeys = (String, BTreeSet<String>);
+
 /// The state that the kubelets of all nodes share.
 #[derive(Debug)]
 struct Kubelets {
@@ -52,7 +55,7 @@ struct Kubelets {
     /// The pods that wait for objects, by the objects.
     waiting: Mutex<BTreeMap<(Referent, Request), BTreeSet<Request>>>,
     /// The keys of ConfigMaps and Secrets, at a resource version, so that many pods need one request.
-    keys: Mutex<BTreeMap<(Referent, Request), (String, BTreeSet<String>)>>,
+    keys: Mutex<BTreeMap<(Referent, Request), KnownKeys>>,
     /// The host ports of the pods on each node, by the uid of the pod.
     ports: Mutex<BTreeMap<usize, BTreeMap<String, BTreeSet<HostPort>>>>,
     /// How many pods of a Job, or of one of its indexes, have run; for lists of exit codes.
@@ -91,8 +94,13 @@ pub(crate) fn kubelet(env: &Env, options: &NodeOptions) -> Controller<Object> {
         .stream("rules", to_look_at);
     for (referent, kind) in REFERENTS {
         let waiting = kubelets.clone();
-        let appears = Trigger::events(move |event: &Event<Metadata>| waiting.appeared(referent, event));
-        controller = controller.watches_with(Source::of(resource(kind)), appears);
+        controller = if referent.is_watched_whole() {
+            let appears = Trigger::events(move |event: &Event<Object>| waiting.appeared(referent, event));
+            controller.watches_with(kind.source(), appears)
+        } else {
+            let appears = Trigger::events(move |event: &Event<Metadata>| waiting.appeared(referent, event));
+            controller.watches_with(Source::of(resource(kind)), appears)
+        };
     }
     controller.field_manager(MANAGER).max_concurrent(CONCURRENT).state(kubelets)
 }
@@ -172,7 +180,7 @@ impl Kubelets {
     }
 
     /// Returns the pods that wait for an object that has changed.
-    fn appeared(&self, referent: Referent, event: &Event<Metadata>) -> Vec<Request> {
+    fn appeared<K: evenkeel_runtime::Object>(&self, referent: Referent, event: &Event<K>) -> Vec<Request> {
         let key = (referent, Request::of(&**event.object()));
         if event.new_object().is_none() {
             self.keys.lock().remove(&key);
@@ -334,6 +342,10 @@ fn forget_waiting(kubelets: &Kubelets, entry: &(Referent, Request), pod: &Reques
 
 async fn find_referent(ctx: &Ctx<Kubelets>, reference: &Reference, key: &Request) -> Result<Found> {
     let kind = kind_of(reference.referent);
+    if reference.referent.is_watched_whole() {
+        let present = ctx.kind(kind).get(key)?;
+        return Ok(if present.is_some() { Found::All } else { Found::Nothing });
+    }
     let Some(present) = ctx.objects::<Metadata>(resource(kind)).get(key)? else { return Ok(Found::Nothing) };
     if reference.keys.is_empty() {
         return Ok(Found::All);

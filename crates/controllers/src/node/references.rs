@@ -18,6 +18,12 @@ pub(crate) enum Referent {
 }
 
 impl Referent {
+    /// Whether other controllers watch whole objects of this kind, so that a watch of the metadata would be a second one.
+    /// Of these kinds a pod names no keys.
+    pub(super) fn is_watched_whole(self) -> bool {
+        matches!(self, Self::Claim | Self::ServiceAccount)
+    }
+
     /// Returns the resource as error messages of the API server name it.
     fn resource(self) -> &'static str {
         match self {

@@ -182,7 +182,8 @@ fn stored_at(cluster: &evenkeel_cluster::Cluster, path: &str) -> Option<Value> {
     serde_json::from_slice(&found.json).ok()
 }
 
-/// The paths of the pods that run on a node.
+/// The paths of the pods on a node that a controller replaces. A pod without one stays: nobody makes it again, and the steps
+/// of the scenario refer to it.
 fn pods_on(cluster: &evenkeel_cluster::Cluster, node: &str) -> Vec<String> {
     let node = node.rsplit('/').next().unwrap_or_default();
     let objects = cluster.stored_objects();
@@ -191,7 +192,7 @@ fn pods_on(cluster: &evenkeel_cluster::Cluster, node: &str) -> Vec<String> {
         let pod: Value = serde_json::from_slice(&object.json).ok()?;
         let parts = crate::state::KeyParts::of(&object.key);
         let path = format!("/api/v1/namespaces/{}/pods/{}", parts.namespace, parts.name);
-        (pod["spec"]["nodeName"] == node).then_some(path)
+        (pod["spec"]["nodeName"] == node && crate::state::has_controller(&pod)).then_some(path)
     });
     paths.collect()
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{is_counted, kind_of};
 use crate::director::change_of;
 use crate::run::Run;
-use crate::state::KeyParts;
+use crate::state::{KeyParts, has_controller};
 
 /// A child of an operator: an object that it wrote and watches, and that another object owns.
 #[derive(Clone, Debug)]
@@ -111,9 +111,7 @@ fn lives(run: &Run, (kind, namespace, name): &(String, String, String)) -> Vec<(
 }
 
 fn is_owned(object: &Value) -> bool {
-    let owners = object["metadata"]["ownerReferences"].as_array();
-    owners.is_some_and(|owners| owners.iter().any(|owner| owner["controller"] == true))
-        && object["metadata"]["deletionTimestamp"].is_null()
+    has_controller(object) && object["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// Whether an object has done its work: nobody makes it again.

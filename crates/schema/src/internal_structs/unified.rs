@@ -141,9 +141,9 @@ fn longest(
 ) -> (usize, usize, usize) {
     let (mut a, mut b, mut size) = (a_low, b_low, 0);
     let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
-    for i in a_low..a_high {
+    for (i, line) in old.iter().enumerate().take(a_high).skip(a_low) {
         let mut next = BTreeMap::new();
-        let indices = places.get(old[i]).map(Vec::as_slice).unwrap_or_default();
+        let indices = places.get(line).map(Vec::as_slice).unwrap_or_default();
         for j in indices.iter().copied().filter(|j| (b_low..b_high).contains(j)) {
             let length = 1 + if j == 0 { 0 } else { lengths.get(&(j - 1)).copied().unwrap_or_default() };
             next.insert(j, length);

@@ -74,7 +74,8 @@ fn get(address: &str, path: &str) -> String {
 fn an_elected_replica_answers_probes_and_ends_when_asked() {
     let anywhere = "127.0.0.1:0";
     let mut arguments = vec!["--embedded", "--samples", "--leader-elect"];
-    arguments.extend(["--health-probe-bind-address", anywhere, "--metrics-bind-address", anywhere]);
+    arguments.extend(["--health-probe-bind-address", anywhere]);
+    arguments.extend(["--metrics-bind-address", anywhere, "--metrics-secure=false"]);
     let mut operator = Running::start(&arguments);
     let [health, metrics, leading] = operator.says(["serving health", "serving metrics", "leading"]);
     let address = |line: &str| line.trim().rsplit("address=").next().expect("it says where").to_owned();

@@ -19,6 +19,9 @@ use crate::transport::{Probe, Reach, Registered, Registration, ServedWebhook, Wi
 /// Secrets could not make its certificate.
 const SECRETS: &str = "kube-system";
 
+/// Webhooks that are served, and what registers them.
+type Served = (ServedWebhook, Option<Registration>);
+
 /// Serves the webhooks of a manager until the result is dropped, and begins to register them. Returns `None` if the
 /// manager has no webhooks.
 ///
@@ -29,7 +32,7 @@ pub(crate) fn serve(
     operator: &str,
     namespace: &str,
     manager: Manager,
-) -> Result<(Manager, Option<(ServedWebhook, Option<Registration>)>), BoxError> {
+) -> Result<(Manager, Option<Served>), BoxError> {
     let probe = Probe::new(namespace);
     let mut manager = probe.add_to(manager);
     let Some(webhooks) = manager.take_webhooks()? else { return Ok((manager, None)) };

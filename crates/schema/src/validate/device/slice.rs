@@ -108,11 +108,11 @@ pub(super) fn pool_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError
     name.split('/').for_each(|part| subdomain(path, part, errors));
 }
 
-fn node_name<'a>(
+fn node_name(
     path: &Path<'_>,
     object: &Value,
     empty: &str,
-    set: &mut Vec<&'a str>,
+    set: &mut Vec<&str>,
     errors: &mut Vec<FieldError>,
 ) {
     match object.at("nodeName").and_then(Value::as_str) {

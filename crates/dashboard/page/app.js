@@ -45,10 +45,12 @@ async function go() {
 
 let asked = false;
 let known = false;
+/** How often a view is drawn at most, in milliseconds: often enough to look live. */
+const DRAW_EVERY = 200;
 onChange(() => {
   if (asked) return;
   asked = true;
-  requestAnimationFrame(() => {
+  setTimeout(() => {
     asked = false;
     if (state.session && !known) {
       known = true;
@@ -59,7 +61,7 @@ onChange(() => {
     const who = /** @type {HTMLElement} */ (document.getElementById("who"));
     if (state.session) who.textContent = `${state.session.user} · ${Math.ceil(state.session.endsInSeconds / 3600)} h left`;
     if (!document.hidden) current.redraw?.();
-  });
+  }, DRAW_EVERY);
 });
 
 /** @param {string} theme */

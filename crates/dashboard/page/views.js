@@ -171,8 +171,12 @@ export function watches(main) {
   const box = h("div"), acts = h("div.row");
   replace(main, h("h1", null, "Watches and caches"), h("p.lead", null, "What the controllers watch, and how far their caches are."), acts, box);
   const act = (/** @type {any} */ body) => call("/act", { method: "POST", type: "application/json", body: JSON.stringify(body) }).then((it) => toast(it.message), (error) => toast(error.message));
+  let operators = "";
   const redraw = () => {
-    if (state.session?.mayAct) {
+    // Buttons that are made anew cannot be clicked: they change only with the operators.
+    const names = (state.session?.operators ?? []).join(" ");
+    if (state.session?.mayAct && (!acts.hasChildNodes() || names !== operators)) {
+      operators = names;
       replace(acts, h("button.quiet", { onclick: () => act({ act: "cut-watch" }) }, "Cut all watches"),
         ...(state.session.operators ?? []).map((/** @type {string} */ name) => h("button.quiet", { onclick: () => act({ act: "crash", operator: name }) }, `Crash ${name}`)),
         h("button.quiet", { onclick: () => act({ act: "advance", seconds: 3600 }) }, "Advance the clock by an hour"));

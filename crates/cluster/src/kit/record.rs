@@ -25,7 +25,7 @@ impl Cluster {
     /// let record = cluster.record();
     /// assert!(questions::loops(&record).is_empty());
     /// let lines = record.timeline();
-    /// assert!(lines.iter().any(|line| line.contains("woken for default/web: Deployment default/web created")), "{lines:#?}");
+    /// assert!(lines.iter().any(|line| line.contains("woken for default/web: Deployment default/web listed")), "{lines:#?}");
     /// # });
     /// ```
     pub fn record(&self) -> Record {

@@ -43,8 +43,8 @@
 //! *Without words* a container starts after 50 ms and is ready at once. An init container exits with code 0. A container
 //! of a pod with the restart policy `Always`, a sidecar and a debug container run until they are stopped; so does the
 //! image `pause`. A container of a pod with another restart policy exits with code 0 after 500 ms, so that the pods of a
-//! Job succeed. If the command of a container is `true`, `false`, `sleep` or a shell script of simple commands, the
-//! container does what the command says; see the module `script` of the crate.
+//! Job succeed. If the command of a container is `true`, `false` or `sleep`, the container does what the command says.
+//! Other commands, shell scripts among them, are not interpreted.
 //!
 //! *The runs that a list counts* are those of one container of one pod. For a pod of a Job they are those of all pods of
 //! that Job (of an indexed Job, of that index), so that `exit-code: 1,1,0` makes a Job fail twice and then succeed.

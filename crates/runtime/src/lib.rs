@@ -8,7 +8,7 @@
 //!
 //! | station | module | what it is |
 //! |---|---|---|
-//! | declare a watch | [`source`], [`kinds`] | kind, namespaces, selectors; the kinds of a controller as a list |
+//! | declare a watch | [`source`], [`kinds`](mod@kinds) | kind, namespaces, selectors; the kinds of a controller as a list |
 //! | watch | [`informer`] | list, then watch; one for each source in a manager |
 //! | cache | [`cache`], [`index`] | objects by key and by index |
 //! | filter events | [`event`], [`predicate`] | which changes pass |

@@ -226,7 +226,7 @@ impl Cluster {
     /// its manifests has the Service `https://NAME-webhook.NAMESPACE.svc:443/` instead, and does not review objects in that
     /// namespace. [`Cluster::fail_webhook`] takes any part of it.
     ///
-    /// On a remote cluster and in [real time](crate::Builder::real_time), the webhooks are served over TLS on a port of
+    /// On a remote cluster and in real time (`Builder::real_time`), the webhooks are served over TLS on a port of
     /// this machine, which the API server must be able to reach, with certificates that the operator makes as on any
     /// cluster. They are registered by URL, and review objects in the namespace of this handle only. The faults of
     /// `fail_webhook` concern the API server of this process only.

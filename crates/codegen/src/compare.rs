@@ -1,4 +1,4 @@
-//! Whether two definitions mean the same.
+//! Compares the meaning of two CustomResourceDefinitions.
 
 use evenkeel_schema::structural;
 use serde_json::{Map, Value, json};
@@ -31,10 +31,11 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// Everything in which the definition that types produce differs in meaning from the source they were generated from.
+/// Returns every difference in meaning between a definition and the one that the types generated from it describe.
 ///
-/// Compared are names, scope, conversion, and for each version its schema, subresources, columns, selectable fields and
-/// whether it is served, stored and deprecated. Metadata is not, except for the approval of a protected group.
+/// Compared are names, scope and conversion, and for each version its schema, subresources, columns, selectable fields,
+/// and whether it is served, stored and deprecated. Metadata is not compared, except for the approval of a protected
+/// group.
 ///
 /// ```
 /// use serde_json::json;
@@ -53,7 +54,7 @@ pub fn compare(source: &Value, produced: &Value) -> Vec<Difference> {
         let schema = |version: &Value| version.pointer("/schema/openAPIV3Schema").map(normalize);
         let (before, after) = (schema(version), other.and_then(schema));
         diff(name, before.as_ref(), after.as_ref(), &mut differences);
-        // Texts that mean the same are only worth something if an API server takes them.
+        // Two schemas of the same meaning are of no use if an API server refuses them.
         if let Some(Err(errors)) = after.as_ref().map(structural::compile) {
             let problem = errors.first().map(ToString::to_string).map(Value::from);
             let place = format!("{name} is not structural");
@@ -67,7 +68,7 @@ fn versions(definition: &Value) -> &[Value] {
     definition.get("spec").map_or(&[], |spec| list(spec, "versions"))
 }
 
-/// A definition without its schemas, with what the API server would fill in.
+/// Returns a definition without its schemas, after applying the API server's defaults.
 fn outline(definition: &Value) -> Value {
     let spec = definition.get("spec").unwrap_or(&Value::Null);
     let names = spec.get("names").unwrap_or(&Value::Null);
@@ -106,7 +107,7 @@ fn outline(definition: &Value) -> Value {
     }))
 }
 
-/// A value without nulls, empty lists, subresources of which there are none, and columns' priority 0.
+/// Removes what means the same as absence: nulls, empty lists, empty subresources, and a column's priority 0.
 fn without_nothing(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

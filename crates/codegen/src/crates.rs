@@ -4,15 +4,15 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Crates {
-    /// They are dependencies of the crate that has the code.
+    /// The crates are dependencies of the crate that contains the generated code.
     #[default]
     Direct,
-    /// In `evenkeel`, which exports them in versions that fit together.
+    /// The crates are re-exported by `evenkeel`, in versions that fit together.
     Evenkeel,
 }
 
 impl Crates {
-    /// What comes before the name of one of the crates.
+    /// The path before the name of one of the crates.
     pub(crate) fn prefix(self) -> &'static str {
         match self {
             Self::Direct => "",
@@ -25,7 +25,7 @@ impl Crates {
         (self == Self::Evenkeel).then(|| "#[evenkeel::api]".to_owned())
     }
 
-    /// What has to be in the dependencies.
+    /// The dependencies that generated code needs, for its header.
     pub(crate) fn needs(self) -> &'static str {
         match self {
             Self::Direct => "kube (derive), k8s-openapi, schemars, serde and serde_json",

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::error::GenerateError;
 use crate::plan::{list, text};
 
-/// The names of a definition, and where its objects live.
+/// The names and the scope of a definition.
 #[derive(Debug)]
 pub(crate) struct Names {
     pub(crate) definition: String,

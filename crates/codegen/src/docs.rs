@@ -1,9 +1,11 @@
-//! Descriptions as doc comments.
+//! Turns descriptions into doc comments.
 
-/// The most spaces that a line of Markdown may begin with: four make it code, which `cargo test` would compile.
+/// The most spaces at the start of a line of Markdown: four would make it a code block, which `cargo test` would
+/// compile.
 const INDENT_MAX: usize = 3;
 
-/// The lines of a doc comment for a description. They read the same, but cannot become tests, headings or directions.
+/// Returns the lines of a doc comment for a description. The text reads the same, but is escaped so that it contains no
+/// doc tests, headings or direction marks.
 pub(crate) fn lines(description: &str) -> Vec<String> {
     let mut fenced = false;
     let lines = description.trim().lines().map(|line| {
@@ -29,7 +31,7 @@ pub(crate) fn lines(description: &str) -> Vec<String> {
     lines
 }
 
-/// Whether the description that schemars makes of these lines is `description`.
+/// Whether schemars turns these lines back into `description`.
 pub(crate) fn reads_back(lines: &[String], description: &str) -> bool {
     let ascii = |letter: char| letter.is_ascii_whitespace();
     lines.join("\n").trim_matches(ascii) == description

@@ -1,7 +1,7 @@
 //! The attributes that make schemars produce the schema of a field.
 //!
-//! What schemars produces for a type is known ([`produced`]). The attributes are the difference to the schema of the
-//! source: its limits by their own attributes, everything else by `extend`, and `null` takes a keyword away.
+//! [`produced`] knows what schemars produces for a type. The attributes describe the difference to the source's schema:
+//! limits have attributes of their own, everything else uses `extend`, and a value of `null` removes a keyword.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::docs;
 use crate::literal;
 use crate::plan::{Field, Plan, Shape, Type, is};
 
-/// What schemars and kube produce for a type, or for its [stand-in](Plan::stand_in).
+/// Returns the schema that schemars and kube produce for a type, or for its [stand-in](Plan::stand_in).
 pub(crate) fn produced(plan: &Plan, value_type: &Type) -> Value {
     match value_type {
         Type::String | Type::Time | Type::Bytes => json!({"type": "string"}),
@@ -31,10 +31,10 @@ pub(crate) fn produced(plan: &Plan, value_type: &Type) -> Value {
     }
 }
 
-/// Keywords to set, by the JSON pointer of the part of the schema that has them.
+/// Keywords to set, by the JSON pointer of the subschema that they belong to.
 type Settings = Vec<(String, Map<String, Value>)>;
 
-/// What must be set so that `produced` becomes `wanted`.
+/// Returns the keywords to set so that `produced` becomes `wanted`.
 fn settings(produced: &Value, wanted: &Value) -> Settings {
     let mut settings = Vec::new();
     part("", produced, wanted, &mut settings);
@@ -69,7 +69,7 @@ fn part(pointer: &str, produced: &Value, wanted: &Value, settings: &mut Settings
     }
 }
 
-/// The doc comment and the attributes of schemars for a value of this type and schema.
+/// Returns the doc comment and the schemars attributes for a value of this type and schema.
 pub(crate) fn attributes(plan: &Plan, value_type: &Type, node: &Value) -> Vec<String> {
     let description = node.get("description").and_then(Value::as_str);
     let mut lines = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn attributes(plan: &Plan, value_type: &Type, node: &Value) -> Vec<St
     lines
 }
 
-/// Sets the description at the top, where the doc comment says it unless `description` is given.
+/// Sets the top-level description: `description`, or nothing if the doc comment provides it.
 fn set_description(settings: &mut Settings, description: Option<Value>) {
     if let Some((_, keywords)) = settings.iter_mut().find(|(pointer, _)| pointer.is_empty()) {
         keywords.remove("description");
@@ -113,7 +113,7 @@ fn set_description(settings: &mut Settings, description: Option<Value>) {
     }
 }
 
-/// The attribute that sets keywords, if there are any.
+/// Returns the attribute that sets these keywords, or `None` if there are none.
 pub(crate) fn extend(keywords: &Map<String, Value>) -> Option<String> {
     let pairs: Vec<String> =
         keywords.iter().map(|(name, value)| format!("{name:?} = {}", literal::json(value))).collect();
@@ -124,7 +124,8 @@ fn json_type(node: &Value) -> &str {
     node.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Takes the limits out of `keywords` for which schemars has attributes; it sets them by the type of the schema.
+/// Removes the limits for which schemars has attributes from `keywords`, and returns those attributes. Which ones apply
+/// depends on the JSON type.
 fn limits(json_type: &str, keywords: &mut Map<String, Value>) -> Vec<String> {
     let (name, lower, upper) = match json_type {
         "string" => ("length", "minLength", "maxLength"),
@@ -151,7 +152,7 @@ fn limits(json_type: &str, keywords: &mut Map<String, Value>) -> Vec<String> {
     attributes
 }
 
-/// The lines of a field of a struct.
+/// Returns the lines of a struct's field.
 pub(crate) fn lines(plan: &Plan, field: &Field) -> Vec<String> {
     let mut lines = attributes(plan, &field.value_type, &field.node);
     let mut serde = Vec::new();
@@ -177,7 +178,7 @@ pub(crate) fn lines(plan: &Plan, field: &Field) -> Vec<String> {
     lines
 }
 
-/// What schemars produces for an item by its fields or variants alone.
+/// Returns the schema that schemars produces for an item from its fields or variants alone.
 pub(crate) fn produced_by_shape(shape: &Shape) -> Value {
     let Shape::Struct(fields) = shape else { return json!({"type": "string"}) };
     let mut required: Vec<&str> =

@@ -1,4 +1,4 @@
-//! The text of a struct or an enum.
+//! Writes a struct or an enum.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ use crate::plan::{Item, Plan, Shape, keeps_more};
 /// The derives of every struct.
 const DERIVES: &str = "Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema";
 
-/// The lines of an item. `head` comes before the item's own attributes.
+/// Returns the lines of an item. `head` comes before the item's own attributes.
 pub(crate) fn lines(
     plan: &Plan,
     index: usize,

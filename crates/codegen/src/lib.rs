@@ -1,4 +1,4 @@
-//! Rust types for somebody else's CustomResourceDefinition, as text, and the comparison that proves them.
+//! Generates Rust types from an existing CustomResourceDefinition, and checks that they describe the same definition.
 //!
 //! [`generate`] turns definitions into Rust source that needs `kube`, `k8s-openapi`, `schemars`, `serde` and
 //! `serde_json`. The source has a function `definition()` for every definition, which returns the

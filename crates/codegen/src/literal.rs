@@ -1,4 +1,4 @@
-//! Rust text for JSON values and strings.
+//! Writes JSON values and strings as Rust literals.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 /// the compiler gives up at 128 nested expansions; 24 values leave room for strings as keys and for nesting.
 const MACRO_MAX: usize = 24;
 
-/// A string as a Rust literal: raw where that is easier to read.
+/// Writes a string as a Rust literal, raw if that is easier to read.
 pub(crate) fn string(text: &str) -> String {
     let plain = text.chars().all(|letter| (' '..='~').contains(&letter));
     if !plain || !text.contains(['\\', '"']) {
@@ -17,7 +17,8 @@ pub(crate) fn string(text: &str) -> String {
     format!("r{hashes}\"{text}\"{hashes}")
 }
 
-/// A number as a Rust literal. A literal that does not fit 32 bits names its type, because an integer without one is `i32`.
+/// Writes a number as a Rust literal. If it does not fit into 32 bits, the literal names its type, because an integer
+/// literal defaults to `i32`.
 pub(crate) fn number(number: &serde_json::Number) -> String {
     let text = number.to_string();
     match (number.as_i64(), number.as_u64()) {
@@ -28,8 +29,8 @@ pub(crate) fn number(number: &serde_json::Number) -> String {
     }
 }
 
-/// A JSON value as the macro `json!` and schemars' `extend` take it. A long one is parsed from text by the function
-/// `parsed` of the preamble.
+/// Writes a JSON value as an argument of `json!` and of schemars' `extend`. A long value becomes text that the
+/// preamble's function `parsed` parses.
 pub(crate) fn json(value: &Value) -> String {
     if size(value) > MACRO_MAX { format!("parsed({})", string(&value.to_string())) } else { tokens(value) }
 }

@@ -1,4 +1,4 @@
-//! Schemas without what has no meaning, so that two that mean the same are equal.
+//! Normalizes schemas, so that two schemas of the same meaning are equal.
 
 use serde_json::{Map, Value, json};
 
@@ -19,8 +19,8 @@ const SETS: [&str; 2] = ["required", "enum"];
 /// Keywords that are numbers, where `1` and `1.0` are the same.
 const NUMBERS: [&str; 3] = ["minimum", "maximum", "multipleOf"];
 
-/// A schema without what has no meaning: values that are as good as missing, the order of sets, the notation of numbers,
-/// and the `anyOf` that repeats `x-kubernetes-int-or-string`.
+/// Normalizes a schema: removes values that mean the same as absence, sorts sets, unifies the notation of numbers, and
+/// removes the `anyOf` that repeats `x-kubernetes-int-or-string`.
 pub(crate) fn normalize(schema: &Value) -> Value {
     let Value::Object(fields) = schema else { return schema.clone() };
     let normal = fields.iter().filter_map(|(name, value)| Some((name.clone(), keyword(name, value)?)));
@@ -60,7 +60,7 @@ fn keyword(name: &str, value: &Value) -> Option<Value> {
         Value::Object(fields) => fields.is_empty() && name == "properties",
         _ => false,
     };
-    // A default may be empty and still mean something; `null` is no default.
+    // An empty default still has a meaning, but `null` is no default.
     (!nothing || (name == "default" && !value.is_null())).then_some(value)
 }
 
@@ -79,7 +79,7 @@ fn sorted(items: &[Value]) -> Value {
 }
 
 fn whole(number: &serde_json::Number) -> Value {
-    /// The largest integer up to which every integer is a float of its own.
+    /// The largest float below which every integer has an exact representation.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     match number.as_f64() {
         #[expect(clippy::cast_possible_truncation, reason = "the float is an integer within the exact range")]

@@ -1,4 +1,4 @@
-//! Rust names for the names of a schema, which may be any text.
+//! Makes Rust identifiers from the names of a schema, which may be any text.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,11 @@ const KEYWORDS: [&str; 49] = [
     "union",
 ];
 
-/// Keywords that not even a raw identifier can spell.
+/// Keywords that cannot be raw identifiers.
 const UNSPEAKABLE: [&str; 5] = ["self", "Self", "super", "crate", "_"];
 
-/// Types that generated code uses by these names, from the prelude or by import, so that no generated type may have them.
+/// Type names that generated code already uses, from the prelude or by import. Generated types must not have these
+/// names.
 pub(crate) const TAKEN: [&str; 36] = [
     "BTreeMap",
     "Box",
@@ -54,7 +55,7 @@ pub(crate) const TAKEN: [&str; 36] = [
     "Vec",
 ];
 
-/// The words of a name: `clusterIP` has the words `cluster` and `IP`, `HTTPRoute` has `HTTP` and `Route`.
+/// Splits a name into words: `clusterIP` into `cluster` and `IP`, `HTTPRoute` into `HTTP` and `Route`.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = vec![String::new()];
     let letters: Vec<char> = name.chars().collect();
@@ -79,7 +80,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// A type's name, or a part of one: every word begins with a capital, and other capitals stay.
+/// Makes the name of a type, or a part of one: each word begins with a capital, and other capitals are kept.
 pub(crate) fn pascal(name: &str) -> String {
     let mut text = String::new();
     for part in name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|part| !part.is_empty()) {
@@ -90,13 +91,13 @@ pub(crate) fn pascal(name: &str) -> String {
     text
 }
 
-/// A field's or a module's name.
+/// Makes the name of a field or a module.
 pub(crate) fn snake(name: &str) -> String {
     let text = words(name).join("_").to_ascii_lowercase();
     if text.is_empty() { "field".to_owned() } else { text }
 }
 
-/// Makes an identifier of `text`, which has letters, digits and underscores only.
+/// Makes an identifier from text that consists of letters, digits and underscores.
 fn identifier(text: &str) -> String {
     if text.starts_with(|first: char| first.is_ascii_digit()) {
         return format!("_{text}");
@@ -107,24 +108,24 @@ fn identifier(text: &str) -> String {
     if KEYWORDS.contains(&text) { format!("r#{text}") } else { text.to_owned() }
 }
 
-/// Names that are given once each.
+/// The names in use in one scope.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     taken: BTreeSet<String>,
 }
 
 impl Scope {
-    /// A scope in which these names are taken.
+    /// Makes a scope in which these names are in use.
     pub(crate) fn with(taken: &[&str]) -> Self {
         Self { taken: taken.iter().map(|&name| name.to_owned()).collect() }
     }
 
-    /// Whether the name is free.
+    /// Whether the name is not in use yet.
     pub(crate) fn is_free(&self, name: &str) -> bool {
         !self.taken.contains(name)
     }
 
-    /// Gives `wanted`, or else `wanted` with the first number that makes it free.
+    /// Reserves `wanted`, or `wanted` with the lowest number that makes it unique.
     pub(crate) fn give(&mut self, wanted: &str, separator: &str) -> String {
         let numbered = (2..).map(|number| format!("{wanted}{separator}{number}"));
         let name = std::iter::once(wanted.to_owned()).chain(numbered).find(|name| self.is_free(name));
@@ -133,12 +134,12 @@ impl Scope {
         name
     }
 
-    /// Gives the name of a field or a module.
+    /// Reserves the name of a field or a module.
     pub(crate) fn give_snake(&mut self, name: &str) -> String {
         identifier(&self.give(&snake(name), "_"))
     }
 
-    /// Gives the name of a type.
+    /// Reserves the name of a type.
     pub(crate) fn give_type(&mut self, name: &str) -> String {
         let text = pascal(name);
         let text = if text.is_empty() { "Type".to_owned() } else { text };
@@ -147,7 +148,7 @@ impl Scope {
         self.give(&text, "")
     }
 
-    /// Gives the name of an enum's variant.
+    /// Reserves the name of an enum variant.
     pub(crate) fn give_variant(&mut self, value: &str) -> String {
         let text = match value {
             "" => "Empty".to_owned(),
@@ -162,7 +163,7 @@ impl Scope {
     }
 }
 
-/// Spells the signs that comparisons and ranges are made of, which would otherwise all be left out.
+/// Replaces comparison and range signs by words, because identifiers cannot contain them.
 fn spell_signs(value: &str) -> String {
     if value.contains(|letter: char| letter.is_ascii_alphanumeric()) {
         return value.to_owned();
@@ -186,7 +187,7 @@ fn spell_signs(value: &str) -> String {
     value.chars().map(spell).collect()
 }
 
-/// What serde's `rename_all = "camelCase"` makes of a field's name.
+/// Returns what serde's `rename_all = "camelCase"` makes of a field name.
 pub(crate) fn camel(field: &str) -> String {
     let field = field.strip_prefix("r#").unwrap_or(field);
     let mut text = String::new();
@@ -201,7 +202,7 @@ pub(crate) fn camel(field: &str) -> String {
             text.push(letter);
         }
     }
-    // serde makes the Pascal form first, which has a capital at the start, and then lowers it.
+    // serde first makes the Pascal form, which begins with a capital, and then lowers that letter.
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_ascii_lowercase().to_string() + letters.as_str())
 }

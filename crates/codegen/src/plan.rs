@@ -1,4 +1,4 @@
-//! From the schemas of one version to the types that are written for them.
+//! Plans the types for the schema of one version.
 //!
 //! Equal schemas share a type: definitions repeat the same selectors, references and pod specs at many places.
 
@@ -11,7 +11,7 @@ use crate::names::{Scope, TAKEN};
 /// The pattern that controller-gen writes for quantities.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-/// Keywords that belong to a use of a type and not to the type.
+/// Keywords that belong to one use of a type, not to the type itself.
 pub(crate) const OF_THE_USE: [&str; 5] = ["description", "default", "nullable", "example", "title"];
 
 /// The Rust type of a node.
@@ -26,11 +26,11 @@ pub(crate) enum Type {
     Bytes,
     IntOrString,
     Quantity,
-    /// Any JSON.
+    /// Any JSON value.
     Any,
     List(Box<Type>),
     Map(Box<Type>),
-    /// A struct or an enum, by its place in [`Plan::items`].
+    /// A struct or an enum, by its index in [`Plan::items`].
     Named(usize),
 }
 
@@ -38,22 +38,22 @@ pub(crate) enum Type {
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) name: String,
-    /// The schema, without what belongs to a use.
+    /// The schema, without the keywords that belong to a use.
     pub(crate) node: Value,
     pub(crate) shape: Shape,
-    /// The description, if all uses have the same.
+    /// The description, if it is the same for all uses.
     pub(crate) description: Option<String>,
     parent: Option<usize>,
-    /// The names of the fields that have this type, first use first.
+    /// The names of the fields that have this type, in order of first use.
     uses: Vec<String>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Shape {
     Struct(Vec<Field>),
-    /// The variants with their values.
+    /// The variants of an enum, with their values.
     Enum(Vec<(String, String)>),
-    /// A struct around one value: the spec of a definition whose spec is no struct.
+    /// A struct around one value, for a definition whose spec is not an object.
     Wrapper(Type),
 }
 
@@ -83,12 +83,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// An empty plan; names begin with `prefix`, the kind.
+    /// Makes an empty plan. All type names begin with `prefix`, which is the kind.
     pub(crate) fn new(prefix: String) -> Self {
         Self { items: Vec::new(), by_schema: BTreeMap::new(), prefix }
     }
 
-    /// Plans the type that kube's derive is put on: always a struct of its own.
+    /// Plans the type that carries kube's derive, which is always a struct of its own.
     pub(crate) fn spec(&mut self, node: &Value) -> usize {
         let own = own(node);
         let index = self.items.len();
@@ -102,7 +102,7 @@ impl Plan {
         index
     }
 
-    /// Plans the type of a node, which is the value of the field `name` of the item `parent`.
+    /// Plans the type of a node: the value of the field `name` of the item `parent`.
     pub(crate) fn type_of(&mut self, node: &Value, name: &str, parent: Option<usize>) -> Type {
         if is(node, "x-kubernetes-int-or-string") {
             return if text(node, "pattern") == QUANTITY { Type::Quantity } else { Type::IntOrString };
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// Plans the items of a list or the values of a map. Those that may be null are any JSON.
+    /// Plans the type of a list's items or a map's values. If they may be null, the type is any JSON value.
     fn part(&mut self, node: Option<&Value>, name: &str, parent: Option<usize>) -> Type {
         match node {
             Some(node @ Value::Object(_)) if !is(node, "nullable") => self.type_of(node, name, parent),
@@ -170,7 +170,7 @@ impl Plan {
         fields.collect()
     }
 
-    /// The type of this schema: the one that already has it, or a new one of the shape that `shape` plans.
+    /// Returns the type for this schema: an existing one, or a new one with the shape that `shape` plans.
     fn named(
         &mut self,
         own: Value,
@@ -206,7 +206,8 @@ impl Plan {
         });
     }
 
-    /// Names all types. A type that fields of one name share is named after the field, others after their first path.
+    /// Names all types. If all fields of a type have one name, the type is named after it, otherwise after its first
+    /// path.
     pub(crate) fn name_items(&mut self, taken: &[&str]) {
         let mut scope = Scope::with(&[TAKEN.as_slice(), taken].concat());
         for index in 0..self.items.len() {
@@ -226,7 +227,7 @@ impl Plan {
         }
     }
 
-    /// Whether the type implements `Default`. Enums do not: no value of theirs is more usual than the others.
+    /// Whether the type implements `Default`. Enums do not, because none of their values is an obvious default.
     pub(crate) fn has_default(&self, value_type: &Type) -> bool {
         match value_type {
             Type::Time => false,
@@ -241,7 +242,7 @@ impl Plan {
         }
     }
 
-    /// The type as Rust text.
+    /// Writes the type as Rust code.
     pub(crate) fn text(&self, value_type: &Type) -> String {
         self.spell(value_type, &|value_type| match value_type {
             Type::Time => "Time",
@@ -251,8 +252,8 @@ impl Plan {
         })
     }
 
-    /// The type whose schema stands for that of this one. k8s-openapi's types have schemas only with a feature that takes
-    /// long to compile.
+    /// Writes the type whose schema is used in place of this type's. k8s-openapi's types implement `JsonSchema` only
+    /// with a feature that takes long to compile.
     pub(crate) fn stand_in(&self, value_type: &Type) -> String {
         self.spell(value_type, &|value_type| match value_type {
             Type::Time | Type::Bytes => "String",
@@ -260,7 +261,7 @@ impl Plan {
         })
     }
 
-    /// The type as Rust text, with k8s-openapi's types as `openapi` says.
+    /// Writes the type as Rust code; `openapi` names k8s-openapi's types.
     fn spell(&self, value_type: &Type, openapi: &dyn Fn(&Type) -> &'static str) -> String {
         match value_type {
             Type::String => "String".to_owned(),
@@ -277,7 +278,7 @@ impl Plan {
     }
 }
 
-/// Whether a struct of this schema also keeps fields that the schema does not name.
+/// Whether a struct for this schema also keeps fields that the schema does not name.
 pub(crate) fn keeps_more(node: &Value) -> bool {
     let named = |name: &str| map(node, "properties").iter().any(|(property, _)| *property == name);
     let embedded = is(node, "x-kubernetes-embedded-resource")
@@ -285,7 +286,7 @@ pub(crate) fn keeps_more(node: &Value) -> bool {
     embedded || is(node, "x-kubernetes-preserve-unknown-fields")
 }
 
-/// Whether the schema is an object of which nothing is kept, only that it is there.
+/// Whether the schema is an object without content, of which only the presence matters.
 fn is_marker(node: &Value) -> bool {
     let open =
         ["additionalProperties", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"];

@@ -1,21 +1,21 @@
-//! The functions and imports that generated code needs, of which a file gets those that it uses.
+//! The helper functions and imports of generated code. A file contains only those that it uses.
 
 use serde_json::{Value, json};
 
 use crate::crates::Crates;
 use crate::plan::list;
 
-/// The keyword that keeps kube from rewriting alternatives, and its value.
+/// The keyword, and its value, that keep kube from rewriting alternatives.
 ///
-/// kube turns the `oneOf` and `anyOf` that schemars produces for Rust enums into plain properties. It would do that to
-/// the source's alternatives too, or panic. It leaves a schema alone that it cannot read, which `contains: 0` makes sure
-/// of; Kubernetes does not have that keyword, so that it does not reach the definition.
+/// kube turns the `oneOf` and `anyOf` that schemars produces for Rust enums into plain properties. With the source's
+/// own alternatives it would do the same, or panic. It leaves alone any schema that it cannot parse, and `contains: 0`
+/// makes a schema unparsable for it. Kubernetes does not know that keyword, so it does not reach the definition.
 const GUARD: (&str, i32) = ("contains", 0);
 
 /// Keywords of an alternative that kube moves out of it.
 const MOVED: [&str; 6] = ["properties", "type", "enum", "description", "default", "additionalProperties"];
 
-/// Helpers: what marks their use, and their text.
+/// The helpers: a text that marks their use, and their code.
 const HELPERS: [(&str, &str); 4] =
     [("without_null", WITHOUT_NULL), ("keywords(", KEYWORDS), ("parsed(", PARSED), ("root(", ROOT)];
 
@@ -98,7 +98,7 @@ fn root(mut schema: Schema, keywords: Value, fields: Vec<(&str, Schema, Value)>)
 }
 "#;
 
-/// A schema in which kube leaves all alternatives alone that it would move.
+/// Returns a schema whose alternatives kube leaves alone.
 pub(crate) fn guarded(schema: &Value) -> Value {
     let Value::Object(fields) = schema else { return schema.clone() };
     let mut guarded: serde_json::Map<String, Value> = fields
@@ -124,7 +124,7 @@ pub(crate) fn guarded(schema: &Value) -> Value {
     Value::Object(guarded)
 }
 
-/// The module of the helpers that `body` uses, if it uses any.
+/// Returns the module with the helpers that `body` uses, or `None` if it uses none.
 pub(crate) fn module(body: &str, crates: Crates) -> Option<String> {
     let used: Vec<&str> =
         HELPERS.iter().filter(|(mark, _)| uses(body, mark)).map(|(_, text)| *text).collect();
@@ -141,7 +141,7 @@ pub(crate) fn module(body: &str, crates: Crates) -> Option<String> {
     Some(format!("/// What the attributes above refer to.\nmod support {{\n{}}}\n", indented(&text)))
 }
 
-/// The `use` lines for what `body` uses; `above` leads to the module that has the helpers.
+/// Returns the `use` lines for `body`. `above` is the path to the module with the helpers.
 pub(crate) fn imports(body: &str, above: &str, crates: Crates) -> String {
     let prefix = crates.prefix();
     let in_fields = |word: &str| {
@@ -180,12 +180,12 @@ pub(crate) fn imports(body: &str, above: &str, crates: Crates) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Whether code, and not only a comment, has `mark`.
+/// Whether `mark` occurs in code, not only in comments.
 fn uses(body: &str, mark: &str) -> bool {
     body.lines().filter(|line| !line.trim_start().starts_with("///")).any(|line| line.contains(mark))
 }
 
-/// The text, one level further in.
+/// Indents the text by one level.
 pub(crate) fn indented(text: &str) -> String {
     let indent = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") };
     text.lines().map(indent).collect()

@@ -1,4 +1,4 @@
-//! One version of a definition: the types of its objects, and kube's derive on them.
+//! Writes one version of a definition: the types of its objects, with kube's derive.
 
 use serde_json::{Map, Value, json};
 
@@ -11,17 +11,18 @@ use crate::meaning::normalize;
 use crate::plan::{OF_THE_USE, Plan, Shape, Type, is, keeps_more, list, map, text};
 use crate::preamble;
 
-/// The fields of an object that kube's derive brings itself.
+/// The fields of an object that kube's derive adds itself.
 const KUBES: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 
-/// Reads a spec that an object may leave out, which kube's root type cannot say: a missing field is read as an option.
+/// The code that reads an optional spec. kube's root type always has a spec field; serde offers `None` for a missing field
+/// to a type that deserializes as an option, as this implementation does.
 const OPTIONAL_SPEC: &str = r#"impl Serialize for FooSpec {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Self::serialize(self, serializer)
     }
 }
 
-/// An object may leave out its spec, which is then read as the default.
+/// An object without a spec has the default spec.
 impl<'de> Deserialize<'de> for FooSpec {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Optional;
@@ -41,31 +42,31 @@ impl<'de> Deserialize<'de> for FooSpec {
     }
 }"#;
 
-/// The text of a version.
+/// The generated code of one version.
 pub(crate) struct Version {
     /// The name of the version.
     pub(crate) name: String,
     /// The Rust name of the kind.
     pub(crate) root: String,
     pub(crate) body: String,
-    /// The subresources, if kube's derive makes others.
+    /// The definition's subresources, if kube's derive would produce others.
     pub(crate) subresources: Option<Value>,
     /// What the types cannot express.
     pub(crate) notes: Vec<String>,
 }
 
-/// What the attributes of kube's derive are made from.
+/// The input for the attributes of kube's derive.
 struct Root<'a> {
     names: &'a Names,
     version: &'a Value,
     schema: Value,
     root: String,
     status: Option<Type>,
-    /// Whether the fields of the object are not all in `spec` and `status`.
+    /// Whether the object has fields outside of `spec` and `status`.
     flat: bool,
 }
 
-/// Writes one version.
+/// Generates the code of one version.
 pub(crate) fn version(names: &Names, version: &Value, crates: Crates) -> Version {
     let schema =
         version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| json!({"type": "object"}));
@@ -122,7 +123,7 @@ pub(crate) fn version(names: &Names, version: &Value, crates: Crates) -> Version
     }
 }
 
-/// The schema of the fields that are neither kube's nor in a spec.
+/// Returns the schema of the object's fields outside of `spec` that kube's derive does not add itself.
 fn flat_node(schema: &Value) -> Value {
     let mine = |name: &str| !KUBES.contains(&name);
     let properties = map(schema, "properties").into_iter().filter(|(name, _)| mine(name));
@@ -144,7 +145,7 @@ impl Root<'_> {
         ["CustomResource"].into_iter().chain(default).collect()
     }
 
-    /// The attribute `kube` of the spec.
+    /// Returns the `kube` attribute of the spec.
     fn attributes(&self, plan: &Plan, spec: usize) -> Vec<String> {
         let mut parts = Vec::new();
         let mut pair = |name: &str, value: &str| parts.push(format!("{name} = {}", string(value)));
@@ -202,7 +203,8 @@ impl Root<'_> {
         flags
     }
 
-    /// The attribute for the scale subresource, which kube's derive has only beside the status subresource.
+    /// Returns the attribute for the scale subresource, which kube's derive supports only together with the status
+    /// subresource.
     fn scale(&self) -> Option<String> {
         let scale = self.version.pointer("/subresources/scale").filter(|scale| scale.is_object())?;
         self.status.as_ref()?;
@@ -218,8 +220,8 @@ impl Root<'_> {
         Some(format!("scale({})", paths.collect::<Vec<_>>().join(", ")))
     }
 
-    /// The subresources of the source, if kube's derive makes others: it always serves a status that it knows, and
-    /// serves a scale only beside it.
+    /// Returns the source's subresources, if kube's derive would produce others: it always enables the status
+    /// subresource when it knows a status, and enables scale only together with it.
     fn other_subresources(&self) -> Option<Value> {
         let subresources = self.version.get("subresources").cloned().unwrap_or(Value::Null);
         let has = |name: &str| subresources.get(name).is_some_and(|it| !it.is_null());
@@ -227,11 +229,11 @@ impl Root<'_> {
         (!same).then_some(subresources)
     }
 
-    /// The implementation of `JsonSchema` for the whole object.
+    /// Returns the implementation of `JsonSchema` for the whole object.
     fn schema_lines(&self, plan: &Plan, spec: usize) -> Vec<String> {
         let mut keywords = self.schema.as_object().cloned().unwrap_or_default();
         keywords.remove("properties");
-        // schemars makes the type's name the title of a root that has none.
+        // schemars uses the type's name as the title of a root schema without one.
         keywords.entry("title").or_insert(Value::Null);
         let spec_name = &plan.items[spec].name;
         let start = if self.flat {
@@ -279,12 +281,12 @@ impl Root<'_> {
     }
 }
 
-/// Whether nothing in the function uses its parameter `generator`.
+/// Whether these lines do not use the parameter `generator`.
 fn fields_need_no_generator(lines: &[String]) -> bool {
     !lines[6..].iter().any(|line| line.contains("generator.") || line.contains("(generator)"))
 }
 
-/// The keywords of a node that belong to its use, with the description taken away if the node has none.
+/// Returns the keywords of a node that belong to its use; the description is set to null if the node has none.
 fn of_the_use(node: &Value) -> Value {
     let mut keywords: Map<String, Value> = OF_THE_USE
         .iter()
@@ -294,7 +296,7 @@ fn of_the_use(node: &Value) -> Value {
     Value::Object(keywords)
 }
 
-/// The attribute for a column of `kubectl get`.
+/// Returns the attribute for a column of `kubectl get`.
 fn column(column: &Value) -> String {
     let names = [
         ("name", "name"),

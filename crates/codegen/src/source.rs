@@ -1,4 +1,4 @@
-//! From definitions to the text of a file.
+//! Writes the Rust file for a list of definitions.
 
 use evenkeel_schema::structural;
 use serde_json::Value;
@@ -12,25 +12,25 @@ use crate::preamble;
 use crate::root;
 use crate::whole;
 
-/// Generated source, and what it cannot express.
+/// Generated source, and notes on what it does not express.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Generated {
     /// The text of a Rust file.
     pub source: String,
-    /// What could not be expressed, which the file also says in a comment.
+    /// What the types do not express. The file has the same notes in a comment.
     pub notes: Vec<Note>,
-    /// For each definition its name and the Rust path of its function `definition`, within the file.
+    /// For each definition, its name and the Rust path of its function `definition` within the file.
     pub definitions: Vec<(String, String)>,
 }
 
-/// Something that the types cannot express.
+/// Something that the types do not express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Note {
-    /// The definition, and the version if the note is about one.
+    /// The definition, and the version if the note concerns only one.
     pub definition: String,
-    /// What could not be expressed.
+    /// What is not expressed.
     pub text: String,
 }
 
@@ -42,8 +42,8 @@ impl std::fmt::Display for Note {
 
 /// Writes Rust types for CustomResourceDefinitions. Lists are opened, and objects of other kinds are noted and skipped.
 ///
-/// One definition with one version becomes types at the top of the file. Several versions become a module each, and
-/// several definitions too. See the [crate](crate) for an example.
+/// A single definition with a single version becomes types at the top of the file. Each further version gets a module,
+/// and so does each of several definitions. See the [crate](crate) for an example.
 pub fn generate(objects: &[Value], crates: Crates) -> Result<Generated, GenerateError> {
     let mut notes = Vec::new();
     let definitions = definitions(objects, &mut notes);
@@ -75,7 +75,7 @@ pub fn generate(objects: &[Value], crates: Crates) -> Result<Generated, Generate
     Ok(Generated { source, notes, definitions: functions })
 }
 
-/// The definitions among the objects; other objects are noted.
+/// Returns the definitions among the objects, and adds notes about all other objects.
 fn definitions(objects: &[Value], notes: &mut Vec<Note>) -> Vec<Value> {
     let mut found = Vec::new();
     for object in objects {
@@ -108,7 +108,7 @@ fn check_structural(definition: &Value, names: &Names) -> Result<(), GenerateErr
     Ok(())
 }
 
-/// The text of one definition; `above` leads to the module of the helpers.
+/// Generates the code of one definition. `above` is the path to the module with the helpers.
 fn one(definition: &Value, names: &Names, above: &str, crates: Crates, notes: &mut Vec<Note>) -> String {
     let versions = list(&definition["spec"], "versions");
     let mut scope = Scope::default();
@@ -147,11 +147,11 @@ fn one(definition: &Value, names: &Names, above: &str, crates: Crates, notes: &m
         written.push((path, version));
     }
     text.push_str(&whole::function(definition, names, &written, crates));
-    // A long JSON value outside of the versions needs the helper by its path.
+    // Long JSON values outside of the version modules need the full path of the helper.
     text.replace("from_value(parsed(", &format!("from_value({above}support::parsed("))
 }
 
-/// The comment at the start of a file.
+/// Returns the comment at the start of the file.
 fn header(functions: &[(String, String)], notes: &[Note], crates: Crates) -> String {
     let names: Vec<&str> = functions.iter().map(|(name, _)| name.as_str()).collect();
     let mut lines = vec![
@@ -163,6 +163,6 @@ fn header(functions: &[(String, String)], notes: &[Note], crates: Crates) -> Str
         lines.push("// Not expressed:".to_owned());
         lines.extend(notes.iter().map(|note| format!("// - {}", note.to_string().replace('\n', " "))));
     }
-    // The texts are those of the source, which follow no rule of ours.
+    // Descriptions are copied from the definition, so lints on comments cannot be enforced.
     lines.join("\n") + "\n\n#![allow(clippy::all, rustdoc::all)]\n\n"
 }

@@ -1,4 +1,4 @@
-//! The function that returns a whole definition.
+//! Writes the function that returns the whole definition.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ use crate::definition::Names;
 use crate::literal::{json as json_text, string};
 use crate::root::Version;
 
-/// The annotation without which an API server refuses a definition of a group of Kubernetes' own.
+/// The annotation without which an API server refuses a definition in one of Kubernetes' own groups.
 const APPROVED: &str = "api-approved.kubernetes.io";
 
-/// The function that returns the whole definition: kube's derive makes one version of it.
+/// Writes the function that returns the whole definition, because kube's derive covers only one version.
 pub(crate) fn function(
     definition: &Value,
     names: &Names,

@@ -1,30 +1,30 @@
-//! What a person can break in the embedded cluster: watches, operators, time.
+//! What a user of the dashboard can break in the embedded cluster: watches, operators, time.
 
 use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, Matcher};
 use serde::Deserialize;
 
-/// The longest time that can be let pass at once.
+/// The longest time by which one act can move the clock.
 const ADVANCE_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 
 /// An act on the embedded cluster.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "act", rename_all = "kebab-case")]
 pub(crate) enum Act {
-    /// Closes the watches of a client, or all watches.
+    /// Closes the watches of one client, or of all clients.
     CutWatch {
         #[serde(default)]
         by: Option<String>,
     },
-    /// Crashes an operator, which starts again.
+    /// Crashes an operator, which then starts again.
     Crash { operator: String },
     /// Moves the wall clock forward.
     Advance { seconds: u64 },
 }
 
 impl Act {
-    /// Acts, and says what was done.
+    /// Carries out the act, and returns a sentence that says what was done.
     pub(crate) fn perform(self, cluster: &Cluster) -> Result<String, String> {
         match self {
             Self::CutWatch { by } => {

@@ -1,4 +1,4 @@
-//! Answers, with the headers that keep other origins and inline scripts out.
+//! HTTP responses, with headers that keep out other origins and inline scripts.
 
 use std::convert::Infallible;
 
@@ -8,14 +8,14 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What the page may load: its own files, and nothing inline.
+/// The Content-Security-Policy: the page may load its own files, and nothing inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The headers of every answer.
+/// The headers of every response.
 const HEADERS: [(HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -38,7 +38,7 @@ pub(crate) fn stream(code: StatusCode, media_type: &'static str, body: Body) -> 
     secured(response)
 }
 
-/// Adds the headers of every answer.
+/// Adds the common headers to a response.
 pub(crate) fn secured(mut response: Response<Body>) -> Response<Body> {
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));

@@ -48,7 +48,7 @@ pub(crate) fn find(path: &str) -> Option<&'static Asset> {
     ALL.iter().find(|asset| asset.path == path)
 }
 
-/// The contents of all files of the page, for those who measure its size.
+/// Returns the contents of all files of the page, for benchmarks of its size.
 pub fn page_files() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     ALL.iter().map(|asset| (asset.path, asset.bytes))
 }
@@ -69,7 +69,7 @@ mod tests {
         assert!(total < 300 << 10, "{total} bytes");
     }
 
-    /// A policy without inline scripts would block them, and the page would not work.
+    /// The Content-Security-Policy blocks inline scripts, so a page that has some would not work.
     #[test]
     fn no_file_has_inline_script_or_loads_from_elsewhere() {
         for asset in super::ALL.iter().filter(|asset| asset.path.ends_with(".html")) {

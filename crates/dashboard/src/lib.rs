@@ -7,11 +7,11 @@
 //! The record and the acts on the embedded cluster need permission to `get` and `post` the path `/debug/evenkeel`.
 //!
 //! *Invariant:* without a session, only the login is served. A session ends after [`SESSION_MAX`].
-//! *Invariant:* no other origin can use it: requests must name this server as their host, browsers must say that they
-//! come from its own page, and no answer permits another origin.
+//! *Invariant:* no other origin can use the dashboard. Requests must name this server as their host, browsers must
+//! report this page as the origin, and no response permits another origin.
 //! *Invariant:* no token is ever part of a URL. The code of a one-time link is in the fragment, which browsers do not
 //! send, and is exchanged by POST.
-//! *Invariant:* it speaks plain HTTP, and so listens on loopback addresses only.
+//! *Invariant:* the dashboard serves plain HTTP, and therefore listens only on loopback addresses.
 
 mod acts;
 mod answer;

@@ -9,7 +9,8 @@ use http::{Method, header};
 /// is never granted.
 pub(crate) const PAGE_HEADER: &str = "x-evenkeel-page";
 
-/// Whether the request names this server as its host: a name that somebody else made point here is refused.
+/// Whether the request names this server as its host. A foreign name that resolves to this address (DNS rebinding) is
+/// refused.
 pub(crate) fn is_own_host(head: &Parts, address: SocketAddr) -> bool {
     let Some(host) = head.headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
     let port = address.port();
@@ -18,18 +19,18 @@ pub(crate) fn is_own_host(head: &Parts, address: SocketAddr) -> bool {
         .any(|own| own == host)
 }
 
-/// Whether a browser says that the request comes from another origin. Programs that are no browsers say nothing.
+/// Whether a browser reports that the request comes from another origin. Programs other than browsers report nothing.
 pub(crate) fn is_foreign(head: &Parts) -> bool {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let host = text("host").unwrap_or_default();
     let foreign_origin = text("origin").is_some_and(|origin| origin.strip_prefix("http://") != Some(host));
     let foreign_site = text("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"));
-    // A link on another page may open this one: it gets no cookie there, and so the login.
+    // A link on another page may open this one. The browser then sends no session cookie, so the login is shown.
     let opened = head.method == Method::GET && text("sec-fetch-mode") == Some("navigate");
     foreign_origin || (foreign_site && !opened)
 }
 
-/// Whether the request has the header of the page.
+/// Whether the request has the header that the page sends.
 pub(crate) fn is_of_page(head: &Parts) -> bool {
     head.headers.contains_key(PAGE_HEADER)
 }

@@ -1,4 +1,4 @@
-//! The server: from a connection to an answer.
+//! The HTTP server of the dashboard: accepts connections and routes requests.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,25 +25,25 @@ use crate::session::{SESSION_MAX, Session, Sessions};
 use crate::source::Source;
 use crate::{assets, origin};
 
-/// The largest body of a request: what the API server takes.
+/// The largest request body, which is also the API server's limit.
 const BODY_MAX_BYTES: usize = 3 << 20;
 
-/// How often those who follow the record get news.
+/// How often new entries are sent to the clients that follow the record.
 const NEWS_PERIOD: Duration = Duration::from_millis(500);
 
-/// How often the token of a session is checked again.
+/// How often the token of a session is authenticated again.
 const CHECK_PERIOD: Duration = Duration::from_secs(60);
 
 /// How long a client may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to wait after an `accept` that failed, such as for lack of file descriptors.
+/// How long to wait after `accept` failed, for instance because no file descriptor was free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The user of a one-time link, as in the kubeconfig of the cluster.
+/// The user and groups that a one-time link logs in as, the same as in the cluster's kubeconfig.
 const ADMIN: (&str, [&str; 2]) = ("kubernetes-admin", ["system:masters", "system:authenticated"]);
 
-/// The page could not be served.
+/// Why the dashboard cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DashboardError {
@@ -55,14 +55,14 @@ pub enum DashboardError {
     /// The address cannot be bound.
     #[error("cannot listen on {address}")]
     Bind {
-        /// The address.
+        /// The address that cannot be bound.
         address: SocketAddr,
-        /// The cause.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// A dashboard on a port. It listens already, and answers once it is [run](Dashboard::run).
+/// A dashboard that is bound to a port. It answers requests once [`run`](Dashboard::run) is called.
 pub struct Dashboard {
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -74,7 +74,7 @@ struct Shared {
     sessions: Sessions,
 }
 
-/// What the login sends: a bearer token, or the code of a one-time link.
+/// The body of a login request: a bearer token, or the code of a one-time link.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Login {
@@ -97,17 +97,17 @@ impl Dashboard {
         Ok(Self { listener, shared: Arc::new(Shared { address, source, sessions: Sessions::new() }) })
     }
 
-    /// The URL of the page, which asks for a token.
+    /// The URL of the page, which asks for a token to log in.
     pub fn url(&self) -> String {
         format!("http://{}/", self.shared.address)
     }
 
-    /// A link that logs in as the administrator, once, within ten minutes.
+    /// Returns a link that logs in as the administrator. It can be used once, within ten minutes.
     pub fn one_time_link(&self) -> String {
         format!("{}#code={}", self.url(), self.shared.sessions.code())
     }
 
-    /// Serves until the future is dropped.
+    /// Serves requests until the future is dropped.
     pub async fn run(self) {
         loop {
             let stream = match self.listener.accept().await {
@@ -127,7 +127,7 @@ impl Dashboard {
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIMEOUT)
                 .serve_connection(TokioIo::new(stream), service);
-            // A broken connection concerns its client only.
+            // A broken connection affects only its client.
             tokio::spawn(async move { drop(connection.await) });
         }
     }
@@ -183,7 +183,7 @@ impl Shared {
         }
     }
 
-    /// The session of a request. A session whose token is not good any more ends.
+    /// Returns the session of a request, with its id. A session ends when its token is no longer accepted.
     async fn session(&self, head: &Parts) -> Option<(String, Session)> {
         let (id, session) = self.sessions.of(&head.headers)?;
         if let Some(token) = session.token.as_ref().filter(|_| session.checked.elapsed() > CHECK_PERIOD) {
@@ -246,7 +246,8 @@ impl Shared {
         answer::bytes(StatusCode::OK, "application/json", self.source.record().to_json())
     }
 
-    /// What is recorded from now on, as a stream of events. Each is a record with the new entries.
+    /// Streams new entries of the record as server-sent events. The data of each event is a record with only the new
+    /// entries.
     async fn follow(&self, session: &Session) -> Response<Body> {
         if !self.source.allows(session.client.as_ref(), "get").await {
             return answer::refused(StatusCode::FORBIDDEN, "you may not get /debug/evenkeel");
@@ -283,7 +284,7 @@ impl Shared {
     }
 }
 
-/// A file of the page. The page itself is the login for those who are not logged in.
+/// Returns a file of the page. Without a session, the path of the page serves the login instead.
 fn asset(path: &str, known: bool) -> Option<Response<Body>> {
     let path = match path {
         "/" if known => "/index.html",

@@ -1,4 +1,4 @@
-//! Who is logged in: by a bearer token, or by the code of a one-time link.
+//! Sessions of the dashboard. A login takes a bearer token, or the code of a one-time link.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long a login lasts: a working day.
+/// How long a session lasts: a working day.
 pub const SESSION_MAX: Duration = Duration::from_secs(8 * 60 * 60);
 
-/// How long the code of a one-time link is good: long enough to open a browser.
+/// How long the code of a one-time link can be used: long enough to open a browser.
 const CODE_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// How many sessions there may be: more are not people.
+/// The most sessions at a time, far more than people would open.
 const SESSIONS_MAX: usize = 256;
 
 /// The cookie that names a session.
 const COOKIE: &str = "evenkeel-session";
 
-/// A login.
+/// The login of one browser.
 #[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) user: User,
-    /// A client that acts as the user; none if there is no cluster.
+    /// A client that acts as the user, or `None` if there is no cluster.
     pub(crate) client: Option<Client>,
-    /// The token of the login, which is checked again from time to time; none after a one-time link.
+    /// The token that was used to log in, which is authenticated again periodically. `None` after a one-time link.
     pub(crate) token: Option<Arc<str>>,
     pub(crate) expires: Instant,
     pub(crate) checked: Instant,
@@ -38,13 +38,13 @@ pub(crate) struct Session {
 pub(crate) struct Sessions {
     env: Env,
     by_id: Mutex<BTreeMap<String, Session>>,
-    /// The codes of one-time links that were not used yet, with their end.
+    /// The unused codes of one-time links, with the time at which they expire.
     codes: Mutex<Vec<(String, Instant)>>,
 }
 
 impl Sessions {
     pub(crate) fn new() -> Self {
-        // Ids must not be guessable, whatever the seed of the cluster.
+        // Session ids must not be guessable, so they do not come from the cluster's seed.
         Self { env: Env::system(), by_id: Mutex::default(), codes: Mutex::default() }
     }
 
@@ -54,14 +54,14 @@ impl Sessions {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The code of a new one-time link.
+    /// Makes the code of a new one-time link.
     pub(crate) fn code(&self) -> String {
         let code = self.secret();
         self.codes.lock().push((code.clone(), Instant::now() + CODE_MAX));
         code
     }
 
-    /// Whether the code is good, which it is once.
+    /// Uses up a code, and returns whether it was valid.
     pub(crate) fn redeem(&self, code: &str) -> bool {
         let now = Instant::now();
         let mut codes = self.codes.lock();
@@ -70,7 +70,7 @@ impl Sessions {
         found.map(|at| codes.remove(at)).is_some()
     }
 
-    /// Begins a session. Returns the value of its cookie.
+    /// Begins a session, and returns the value of its cookie.
     pub(crate) fn begin(&self, session: Session) -> String {
         let id = self.secret();
         let mut sessions = self.by_id.lock();
@@ -84,7 +84,7 @@ impl Sessions {
         format!("{COOKIE}={id}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}", SESSION_MAX.as_secs())
     }
 
-    /// The session of a request, with its id.
+    /// Returns the session of a request, with its id.
     pub(crate) fn of(&self, headers: &HeaderMap) -> Option<(String, Session)> {
         let cookies = headers.get_all(http::header::COOKIE).iter().filter_map(|it| it.to_str().ok());
         let mut named = cookies.flat_map(|it| it.split(';')).filter_map(|it| it.trim().split_once('='));
@@ -93,7 +93,7 @@ impl Sessions {
         (session.expires > Instant::now()).then(|| (id.to_owned(), session))
     }
 
-    /// Notes that the token of a session was checked now.
+    /// Records that the token of a session was authenticated just now.
     pub(crate) fn checked(&self, id: &str) {
         if let Some(session) = self.by_id.lock().get_mut(id) {
             session.checked = Instant::now();
@@ -105,7 +105,7 @@ impl Sessions {
     }
 }
 
-/// Compares two secrets in a time that does not depend on where they differ.
+/// Compares two secrets in constant time.
 fn is_same(one: &str, other: &str) -> bool {
     let differ = one.bytes().zip(other.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
     one.len() == other.len() && differ == 0

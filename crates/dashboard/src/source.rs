@@ -1,4 +1,4 @@
-//! What the page shows: an embedded cluster, or a saved record.
+//! The source of the page's data: an embedded cluster, or a saved record.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 pub enum Source {
     /// A cluster in this process.
     Cluster(Cluster),
-    /// A record that was saved, without a cluster.
+    /// A saved record, without a cluster.
     Record(Arc<Record>),
 }
 
-/// The path whose permission decides who may read the record and act on the cluster.
+/// The non-resource path that RBAC checks before a user may read the record (`get`) or act on the cluster (`post`).
 const PATH: &str = "/debug/evenkeel";
 
 impl Source {
@@ -33,7 +33,7 @@ impl Source {
         Some(self.cluster()?.acting_as(user.clone()).client())
     }
 
-    /// The user of a bearer token. `None` if the token is not good.
+    /// Returns the user of a bearer token, or `None` if the token is not accepted.
     pub(crate) async fn authenticate(&self, token: &str) -> Option<User> {
         let client = self.cluster()?.client();
         let review = json!({
@@ -48,7 +48,7 @@ impl Source {
         Some(user)
     }
 
-    /// Whether the user of this client may `get` or `post` the record.
+    /// Whether the user of this client may use this verb on the record's path.
     pub(crate) async fn allows(&self, client: Option<&Client>, verb: &str) -> bool {
         let Some(client) = client else { return matches!(self, Self::Record(_)) };
         let review = json!({

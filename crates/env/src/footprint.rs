@@ -1,4 +1,4 @@
-//! What a piece of code changes in the world while it runs.
+//! Footprints: how many changes a piece of code makes in the cluster while it runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,10 +7,10 @@ tokio::task_local! {
     static CURRENT: Footprint;
 }
 
-/// Counts the changes that one future makes in the world, such as those of one reconcile. The server of an embedded
-/// cluster knows which requests changed something and notes them here. Clones share one count.
+/// Counts the changes that one future makes in the cluster, such as those of one reconcile. The server of an embedded
+/// cluster knows which requests changed something, and notes each change here. Clones share one count.
 ///
-/// A change is noted for the future that awaits its request. A task that the future spawns has no footprint.
+/// A change is attributed to the future that awaits the request. A task that the future spawns has no footprint.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -33,13 +33,13 @@ impl Footprint {
         CURRENT.scope(self.clone(), future).await
     }
 
-    /// Notes that the current future has changed an object.
+    /// Notes that the current future has changed an object. Does nothing outside of a footprint.
     pub fn note_write() {
-        // Most code runs without a footprint, where nobody counts.
+        // Most code runs outside of a footprint, and nobody counts its changes.
         let _ = CURRENT.try_with(|footprint| footprint.writes.fetch_add(1, Ordering::Relaxed));
     }
 
-    /// How many changes were noted.
+    /// Returns how many changes were noted.
     pub fn writes(&self) -> usize {
         self.writes.load(Ordering::Relaxed)
     }

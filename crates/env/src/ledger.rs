@@ -1,4 +1,4 @@
-//! The ledger of pending work, which makes it a fact whether a cluster is at rest.
+//! The ledger of pending work, from which the test kit knows whether a cluster is at rest.
 //!
 //! A part that has work to do (a request, an event that is being delivered, a key, a reconcile) holds a [`Work`] until it
 //! is done. A part that will act at a known time (a retry, a delayed key, a node's transition) keeps a [`Deadline`] set.
@@ -119,15 +119,15 @@ pub struct Tally {
     count: usize,
 }
 
-/// Why a part will act at a known time, which decides whether the world is at rest until then.
+/// Why a part will act at a known time. The purpose decides whether the cluster counts as at rest until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
-    /// To look again, although nothing is known to be unfinished. The world is at rest until then.
+    /// The part will look again, although it knows of nothing unfinished. The cluster is at rest until then.
     Look,
-    /// To look again after a write, which may have been one of several. The world is not at rest if this happens within
-    /// the limit of the wait. It is at rest if this happens later.
+    /// The part will look again after a write, which may have been one of several. If that happens within the limit of
+    /// the wait, the cluster is not at rest; if later, it is.
     Follow,
-    /// To go on with unfinished work, such as a retry. The world is not at rest.
+    /// The part will go on with unfinished work, such as a retry. The cluster is not at rest.
     Work,
 }
 
@@ -144,7 +144,7 @@ struct Next {
 }
 
 impl Next {
-    /// Whether a deadline of any purpose is due: a part whose deadline is due is about to act.
+    /// Whether a deadline of any purpose is due. A part whose deadline is due is about to act.
     fn is_due(&self) -> bool {
         let now = Instant::now();
         [self.look, self.follow, self.work].into_iter().flatten().any(|at| at <= now)
@@ -210,12 +210,12 @@ impl Ledger {
         Tally { entry: self.station(name).entry, count: 0 }
     }
 
-    /// Creates a deadline of unfinished work that is not set.
+    /// Creates a deadline of unfinished work. It is not set yet.
     pub fn deadline(&self, what: impl Into<Arc<str>>) -> Deadline {
         self.deadline_for(Purpose::Work, what)
     }
 
-    /// Creates a deadline of this purpose that is not set.
+    /// Creates a deadline of this purpose. It is not set yet.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -266,8 +266,8 @@ impl Ledger {
         }
     }
 
-    /// Waits until no work is pending and no deadline is set that counts (see [`Purpose`]). Lets time pass for deadlines,
-    /// up to `limit`.
+    /// Waits until no work is pending and no deadline is set that counts as work (see [`Purpose`]). Lets time pass for
+    /// deadlines, up to `limit`.
     pub async fn settled(&self, limit: Duration) -> Result<(), Unsettled> {
         let (end, mut wait) = (Instant::now() + limit, Wait::begin(&self.inner, limit));
         loop {
@@ -333,8 +333,8 @@ impl Inner {
 
     /// Returns the next deadlines if no work is pending, `None` otherwise.
     ///
-    /// On several threads, work can become a deadline and a deadline work between two reads. So the answer holds only if
-    /// the count of moves is the same before and after.
+    /// With several threads, work can become a deadline, or a deadline work, between two reads. The answer therefore
+    /// holds only if the count of moves is the same before and after.
     fn at_rest(&self) -> Option<Next> {
         loop {
             let moves = self.moves.load(Ordering::SeqCst);

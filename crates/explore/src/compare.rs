@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use crate::state::{KeyParts, World};
 
-/// How long a value may be in a message.
+/// The most bytes of a value that a message shows.
 const VALUE_LENGTH: usize = 120;
 
-/// One difference between the undisturbed end and that of a run.
+/// One difference between the final state of the undisturbed run and that of another run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The key of the object.
+    /// The object's key, without its prefix.
     pub object: String,
-    /// The path of the field; empty for the whole object.
+    /// The path of the field, or an empty string if the whole object differs.
     pub path: String,
-    /// The undisturbed value; `None` if there was none.
+    /// The value in the undisturbed run, or `None` if the field or object does not exist there.
     pub expected: Option<String>,
-    /// The value in the run; `None` if there is none.
+    /// The value in the disturbed run, or `None` if the field or object does not exist there.
     pub found: Option<String>,
 }
 
@@ -46,19 +46,19 @@ fn short(text: &str) -> String {
     }
 }
 
-/// What varies by itself at one rest: between undisturbed runs with other seeds, revisions and times.
+/// The parts of the state that differ between undisturbed runs with other seeds, revisions and times, at one rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Varying {
     /// The fields that vary, by the key of their object.
     fields: BTreeMap<String, BTreeSet<String>>,
-    /// The folders of keys whose objects have names that vary. Their number does not.
+    /// The key prefixes under which the names of objects vary, but not their number.
     names: BTreeSet<String>,
-    /// The folders of keys whose number of objects varies.
+    /// The key prefixes under which the number of objects varies.
     numbers: BTreeSet<String>,
 }
 
 impl Varying {
-    /// Learns from one state and those of other undisturbed runs at the same rest.
+    /// Compares one state with the states of other undisturbed runs at the same rest.
     pub(crate) fn learn<'w>(world: &World, others: impl IntoIterator<Item = &'w World>) -> Self {
         let mut varying = Self::default();
         for other in others {
@@ -88,7 +88,8 @@ impl Varying {
         fields.is_some_and(|fields| fields.iter().any(|path| is_within(&difference.path, path)))
     }
 
-    /// Leaves out objects whose names vary: as many missing ones as there are others instead.
+    /// Drops differences that are only names: a missing object and an extra one under the same prefix cancel out if
+    /// names vary there.
     fn without_names(&self, found: Vec<Difference>) -> Vec<Difference> {
         let mut spare: BTreeMap<(String, bool), usize> = BTreeMap::new();
         for difference in found.iter().filter(|it| it.path.is_empty()) {
@@ -104,7 +105,7 @@ impl Varying {
                 continue;
             }
             if whole && self.names.contains(&folder) {
-                // Each object is balanced by one of the other side.
+                // Each missing object cancels one extra object, and the other way round.
                 let other = spare.entry((folder, difference.found.is_none())).or_default();
                 if *other > 0 {
                     *other -= 1;
@@ -117,17 +118,17 @@ impl Varying {
     }
 }
 
-/// Whether a path is a field or within it.
+/// Returns whether `path` is `field` or lies below it.
 fn is_within(path: &str, field: &str) -> bool {
     path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// A key without the name.
+/// Returns the key up to the last slash: the prefix shared by all objects of a kind and namespace.
 fn folder_of(key: &str) -> &str {
     key.rsplit_once('/').map_or(key, |(folder, _)| folder)
 }
 
-/// The differences between two states, without what varies by itself.
+/// Returns the differences between two states, without those that also occur between undisturbed runs.
 pub(crate) fn differences(expected: &World, found: &World, varying: &Varying) -> Vec<Difference> {
     let mut all = all_differences(expected, found);
     all.retain(|difference| !varying.has_field(difference));

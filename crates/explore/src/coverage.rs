@@ -1,4 +1,4 @@
-//! What the plans of an exploration have covered of what an operator does.
+//! Coverage: which requests, views and events of an operator the plans have disturbed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::fmt;
 use crate::learn::Learned;
 use crate::plan::Strike;
 
-/// What the plans that were played have covered of the undisturbed run. Each pair is how many there are, and how many were
-/// struck.
+/// How much of the undisturbed run the plans have disturbed. Each pair is the total, and how many of them were
+/// disturbed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Coverage {
@@ -15,7 +15,7 @@ pub struct Coverage {
     pub writes: (usize, usize),
     /// The requests of operators, reads included, and those that failed.
     pub requests: (usize, usize),
-    /// The changes of objects that operators watch, and those that a stale view ended with.
+    /// The changes of objects that operators watch, and those after which a stale view ended.
     pub views: (usize, usize),
     /// The kinds that operators watch, and those whose events were held.
     pub triggers: (usize, usize),

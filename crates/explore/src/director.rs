@@ -25,10 +25,11 @@ use act::Act;
 pub(crate) use act::change_of;
 pub(crate) use words::{fault_words, mishap_words, moment_words};
 
-/// Kinds whose requests are upkeep: they are neither counted nor struck.
+/// Kinds whose requests are upkeep: the director neither counts nor disturbs them.
 const UPKEEP: [&str; 2] = ["leases", "events"];
 
-/// How long a view lags behind, if the operator does not come to rest with it before. Some retries fit into it.
+/// How long a view lags behind at most; it catches up earlier if the operator comes to rest. Some retries fit into this
+/// time.
 const LAG: Duration = Duration::from_secs(20);
 
 /// How long a leader is cut off: longer than it takes the other replica to lead, which is a lease duration (15 s) and a
@@ -42,11 +43,11 @@ pub(crate) struct Checkpoint {
     pub(crate) rest: usize,
     pub(crate) revision: u64,
     pub(crate) objects: Vec<StoredObject>,
-    /// Whether a disturbance was in force, so that the state may differ from the undisturbed one.
+    /// Whether a disturbance was active, so that the state may differ from the undisturbed run.
     pub(crate) disturbed: bool,
 }
 
-/// A time in which the view of an operator lagged behind, as the revisions at its beginning and end.
+/// A period in which the view of an operator lagged behind, as the revisions at its beginning and end.
 #[derive(Clone, Debug)]
 pub(crate) struct Lagged {
     /// The kind whose view lagged; all kinds if `None`.
@@ -55,7 +56,7 @@ pub(crate) struct Lagged {
     pub(crate) to: u64,
 }
 
-/// What a run left in the director's hands.
+/// What the director knows at the end of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Played {
     pub(crate) checkpoints: Vec<Checkpoint>,
@@ -63,7 +64,7 @@ pub(crate) struct Played {
     pub(crate) changes: Option<Vec<StoredChange>>,
     /// The rest that the cluster did not come to, and what was pending.
     pub(crate) unsettled: Option<(usize, String)>,
-    /// Restarts at rest: the operator, and the revisions before and after.
+    /// Restarts at rest: the operator, and the revisions before and after the restart.
     pub(crate) restarts: Vec<(String, u64, u64)>,
     pub(crate) lags: Vec<Lagged>,
     /// The uids of the objects that the plan removed.
@@ -75,7 +76,7 @@ pub(crate) struct Played {
 pub(crate) struct PlanDirector {
     cluster: Cluster,
     plan: Plan,
-    /// Whether revisions and times are shifted at each rest, to learn what depends on them.
+    /// Whether revisions and times are shifted at each rest, to learn which parts of the state depend on them.
     shifts: bool,
     state: Mutex<State>,
     /// Notified when the scenario is broken off.
@@ -88,39 +89,39 @@ struct State {
     requests: BTreeMap<String, usize>,
     /// How many rests are over.
     rests: usize,
-    /// Whether the strikes of the current rest have been made.
+    /// Whether the strikes of the current rest have been carried out.
     struck_here: bool,
     /// Whether revisions and times have been shifted at the current rest.
     shifted_here: bool,
-    /// The operators that are away, and the rest at which they return.
+    /// The operators that are stopped, and the rest at which each starts again.
     away: Vec<(String, usize)>,
-    /// The rest at which held watches are released.
+    /// The rest at which held events are delivered.
     held_until: Option<usize>,
-    /// The operator and the number of its request at which held watches are released.
+    /// The operator and the number of its request at which held events are delivered.
     held_until_request: Option<(String, usize)>,
-    /// The operators whose watches are blind, and the rest at which they list again.
+    /// The operators whose watches receive nothing, and the rest at which they list again.
     blind: Vec<(String, usize)>,
     /// The view of each operator that restarts with a stale one: the kind, if only one is stale, and the revision.
     views: BTreeMap<String, (Option<String>, u64)>,
-    /// The views that lag now.
+    /// The views that currently lag behind.
     lagging: Vec<Lagged>,
     /// Operators that crash again before their next write.
     again: Vec<String>,
-    /// The replica that is cut off, and until when.
+    /// The replica that is cut off from the API server, and until when.
     cut_off: Option<(String, Instant)>,
-    /// Operators that were restarted at this rest, with the revision before.
+    /// Operators that were restarted at this rest, with the revision before the restart.
     restarting: Vec<(String, u64)>,
-    /// Whether an operator uses a lease, so that somebody has to lead before the cluster is at rest.
+    /// Whether an operator uses a lease. If so, the cluster is at rest only once a replica leads.
     has_leases: bool,
-    /// Whether an operator stopped or started since somebody was waited for to lead.
+    /// Whether an operator has stopped or started since the director last waited for a leader.
     leaderless: bool,
-    /// Whether watches were cut and their clients have not listed again yet.
+    /// Whether watches were cut and their clients have not all listed again yet.
     relisting: bool,
-    /// Whether an operator turns without time passing until its clients have listed again.
+    /// Whether an operator reconciles without end, with no virtual time passing, until its clients have listed again.
     turning: bool,
-    /// What the world needs to heal by itself.
+    /// How much time the disturbed objects need to recover by themselves.
     healing: Option<Duration>,
-    /// The scenario is over: everything returns at the next rest.
+    /// Whether the scenario is over: at the next rest, everything that is stopped or held returns.
     finishing: bool,
     /// Whether all operators were restarted at the end.
     forced: bool,
@@ -130,17 +131,17 @@ struct State {
 }
 
 impl State {
-    /// Whether the view of an operator is behind the world now.
+    /// Returns whether the view of an operator currently lags behind.
     fn lags(&self) -> bool {
         self.held_until.is_some() || !self.views.is_empty() || !self.blind.is_empty()
     }
 
-    /// Whether a disturbance is in force now.
+    /// Returns whether a disturbance is active.
     fn is_disturbed(&self) -> bool {
         !self.away.is_empty() || self.lags()
     }
 
-    /// All views have caught up.
+    /// Records that all views have caught up at this revision.
     fn caught_up(&mut self, revision: u64) {
         let lags = self.lagging.drain(..).map(|lag| Lagged { to: revision, ..lag });
         self.played.lags.extend(lags);
@@ -153,17 +154,17 @@ impl PlanDirector {
         Arc::new(Self { cluster, plan, shifts, state: Mutex::new(state), broken_off: Notify::new() })
     }
 
-    /// The scenario is over: whatever is still away or held returns at the next rest.
+    /// Marks the scenario as over: whatever is still stopped or held returns at the next rest.
     pub(crate) fn finish(&self) {
         self.state.lock().finishing = true;
     }
 
-    /// Waits until the scenario is to be broken off.
+    /// Waits until the plan asks to break the scenario off.
     pub(crate) async fn broken_off(&self) {
         self.broken_off.notified().await;
     }
 
-    /// Whether a disturbance is in force now.
+    /// Returns whether a disturbance is active.
     pub(crate) fn is_disturbed(&self) -> bool {
         self.state.lock().is_disturbed()
     }
@@ -178,7 +179,7 @@ impl PlanDirector {
         played
     }
 
-    /// What the plan does to the n-th request of an operator.
+    /// Returns what the plan does to the n-th request of an operator.
     fn strike(&self, state: &mut State, by: &str, number: usize, is_write: bool) -> (Vec<Act>, Verdict) {
         let mut acts = Vec::new();
         if state.held_until_request.as_ref().is_some_and(|(it, until)| it == by && *until <= number) {
@@ -278,7 +279,7 @@ impl PlanDirector {
         Verdict::Fail(fault)
     }
 
-    /// Whether requests of this client are cut off now.
+    /// Returns whether the requests of this client are cut off now.
     fn is_cut_off(&self, state: &mut State, by: &str) -> bool {
         let Some((cut_off, until)) = &state.cut_off else { return false };
         if Instant::now() >= *until {
@@ -343,12 +344,12 @@ impl Director for PlanDirector {
 
     fn unsettled(&self, unsettled: &Unsettled) -> bool {
         let mut state = self.state.lock();
-        // An operator that is behind may retry, rightly, until it has caught up.
+        // An operator with a lagging view may rightly retry until the view has caught up.
         if state.lags() {
             return true;
         }
-        // Clients list again one after the other, each after a pause. Until all have, an operator may make what others
-        // remove, again and again, and no virtual time passes.
+        // Clients list again one after the other, each after a pause. Until all have done so, an operator may recreate
+        // what other clients delete, again and again, while no virtual time passes.
         if unsettled.endless && std::mem::take(&mut state.relisting) {
             state.turning = true;
             return true;
@@ -359,10 +360,10 @@ impl Director for PlanDirector {
     }
 }
 
-/// The verb of a call to something outside of the cluster.
+/// The verb recorded for a call to a service outside the cluster.
 pub(crate) const CALL: &str = "call";
 
-/// The kind of a resource, as `GROUP/PLURAL`.
+/// Returns the kind of a resource, as `GROUP/PLURAL`.
 pub(crate) fn kind_of(target: &ResourcePath<'_>) -> String {
     format!("{}/{}", target.group, target.resource)
 }
@@ -372,7 +373,7 @@ fn watches_of(operator: &str, kind: &str) -> Matcher {
     Matcher::any().by(operator).resource(group, plural)
 }
 
-/// Whether a mishap needs time to heal, and how much.
+/// Returns how much time the cluster needs to recover from a mishap, or `None` if it recovers at once.
 fn healing_time(mishap: Mishap) -> Option<Duration> {
     match mishap {
         // A crashed container starts again after ten seconds.

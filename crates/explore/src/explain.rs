@@ -1,16 +1,16 @@
-//! Says in words what happened in a run, and shows where it parts from the undisturbed one.
+//! Explains a finding: describes what the plan did, and shows where the run departs from the undisturbed one.
 
 use crate::director::{fault_words, mishap_words, moment_words};
 use crate::learn::Learned;
 use crate::oracle::Finding;
 use crate::plan::{Back, Late, Plan, Point, Stop, Strike};
 
-/// How many lines of each timeline are shown from where they part.
+/// How many lines of each timeline are shown after the point where the two differ.
 const TIMELINE_LINES: usize = 16;
-/// How many lines are shown before they part.
+/// How many common lines are shown before that point.
 const LINES_BEFORE: usize = 2;
 
-/// What a plan does, one sentence for each strike.
+/// Describes a plan, one sentence for each strike.
 pub(crate) fn words(plan: &Plan, learned: &Learned) -> Vec<String> {
     plan.strikes.iter().map(|strike| sentence(strike, learned)).collect()
 }
@@ -82,7 +82,7 @@ fn sentence(strike: &Strike, learned: &Learned) -> String {
     }
 }
 
-/// The sentence of a strike between or at rests.
+/// Describes a strike that happens at a rest or between two rests.
 fn sentence_at_rest(strike: &Strike, learned: &Learned) -> String {
     match strike {
         Strike::Restart { operator, rest } => format!("{operator} restarted at rest {rest}"),
@@ -114,7 +114,7 @@ fn sentence_at_rest(strike: &Strike, learned: &Learned) -> String {
                 "the watches of {operator} broke at rest {from} and could not resume (410 Gone): it listed again"
             )
         }
-        // All others strike at a request or in the world.
+        // `sentence` describes all other strikes.
         _ => String::new(),
     }
 }
@@ -123,7 +123,7 @@ fn plural(kind: &str) -> &str {
     kind.rsplit('/').next().unwrap_or(kind)
 }
 
-/// At which rest a revision was, in words.
+/// Describes between which rests a revision lies.
 fn since(revision: u64, learned: &Learned) -> String {
     match learned.rests.iter().position(|rest| revision <= *rest) {
         Some(0) => " (before rest 1)".to_owned(),
@@ -132,13 +132,13 @@ fn since(revision: u64, learned: &Learned) -> String {
     }
 }
 
-/// The last line of a timeline that touches an object, in words: who did it.
+/// Returns the last line of a timeline that mentions an object; it tells who changed it.
 fn last_touch<'a>(timeline: &'a [String], object: &str) -> Option<&'a str> {
     let name = object.trim_end_matches(|it: char| it == '#' || it.is_ascii_digit());
     timeline.iter().rev().find(|line| !name.is_empty() && line.contains(name)).map(|line| line.trim())
 }
 
-/// The whole explanation of a finding.
+/// Returns the full explanation of a finding.
 pub(crate) fn explanation(finding: &Finding, learned: &Learned, test: &str) -> String {
     let mut out = format!("{}: {}\n", finding.name(), finding.what);
     out.push_str("what happened:\n");
@@ -161,7 +161,7 @@ pub(crate) fn explanation(finding: &Finding, learned: &Learned, test: &str) -> S
     out
 }
 
-/// Both timelines from where they part.
+/// Returns both timelines from the point where they differ.
 pub(crate) fn parted<'a>(undisturbed: &'a [String], disturbed: &'a [String]) -> (&'a [String], &'a [String]) {
     let same = undisturbed.iter().zip(disturbed).take_while(|(a, b)| a == b).count();
     let from = same.saturating_sub(LINES_BEFORE);

@@ -1,4 +1,4 @@
-//! Makes plans of what was learned. Every plan is something that a real Kubernetes may do.
+//! Makes plans from what was learned. Every plan is something that a real Kubernetes cluster may do.
 
 mod pairs;
 mod world;
@@ -12,18 +12,18 @@ use crate::plan::{Back, Class, Late, Plan, Stop, Strike};
 
 pub(crate) use pairs::pairs;
 
-/// Over how many steps an operator is away, or a watch is held, at most.
+/// The largest number of steps for which an operator is stopped or a watch is held.
 const MOST_STEPS: usize = 3;
-/// After how many further requests held events arrive.
+/// The numbers of further requests after which held events arrive.
 const SHORT_LAGS: [usize; 2] = [1, 2];
 
-/// The plans of each class, and how many were left out because another plan strikes at the same point.
+/// The plans of each class, and how many plans were left out as duplicates of another plan.
 #[derive(Default)]
 pub(crate) struct Generated {
-    /// The plans, and how soon each is played: those of rank zero come first.
+    /// The plans with their rank: plans of rank 0 are played first.
     pub(crate) by_class: BTreeMap<Class, Vec<(u8, Plan)>>,
     pub(crate) equivalent: usize,
-    /// How many views were left out because they show an object as living that is gone.
+    /// How many views were left out because they show a deleted object as existing.
     pub(crate) dead: usize,
 }
 
@@ -33,7 +33,7 @@ impl Generated {
     }
 }
 
-/// All plans of one strike.
+/// Returns all plans with one strike.
 pub(crate) fn singles(learned: &Learned) -> Generated {
     let mut plans = Generated::default();
     for operator in &learned.operators {
@@ -50,8 +50,8 @@ pub(crate) fn singles(learned: &Learned) -> Generated {
     plans
 }
 
-/// Crashes around each write that changed something. A crash after a write that is followed by another write at once is a
-/// crash before that one.
+/// Makes crashes before, during and after each write that changed something. A crash after a write directly followed by
+/// another write equals a crash before that second write, and is left out.
 fn crashes(operator: &str, requests: &[&Asked], rests: usize, plans: &mut Generated) {
     for (at, asked) in requests.iter().enumerate().filter(|(_, asked)| asked.has_effect) {
         let crash = |moment, back| Strike::Crash {
@@ -72,7 +72,7 @@ fn crashes(operator: &str, requests: &[&Asked], rests: usize, plans: &mut Genera
             if rests > 1 {
                 plans.push(rank + 1, crash(moment, Back::AfterRests(2)));
             }
-            // Until the scenario is over: what was half done is never seen again.
+            // The operator stays stopped until the scenario is over, and never sees its half-finished work again.
             if rests > 2 && moment != CrashMoment::After {
                 plans.push(
                     u8::from(moment != CrashMoment::Unanswered),
@@ -86,7 +86,7 @@ fn crashes(operator: &str, requests: &[&Asked], rests: usize, plans: &mut Genera
 }
 
 fn failures(requests: &[&Asked], plans: &mut Generated) {
-    // A write that changes nothing, and a read, fail in the same ways as the one before: one of each object is enough.
+    // Reads, and writes that change nothing, fail in the same ways each time, so one plan for each object is enough.
     let mut seen = BTreeSet::new();
     for asked in requests {
         if !asked.has_effect && !seen.insert((asked.verb, &asked.object)) {
@@ -102,7 +102,7 @@ fn failures(requests: &[&Asked], plans: &mut Generated) {
     }
 }
 
-/// Two replicas, of which the leader stops at each write.
+/// Makes plans with two replicas whose leader stops at each write.
 fn failovers(requests: &[&Asked], plans: &mut Generated) {
     let stops = [
         (0, Stop::Crash(CrashMoment::Unanswered)),
@@ -119,7 +119,8 @@ fn failovers(requests: &[&Asked], plans: &mut Generated) {
     }
 }
 
-/// Requests and answers that are overtaken. A request that nothing else happens beside cannot be overtaken.
+/// Makes plans in which a request or its answer arrives after later ones. A request with nothing else going on beside
+/// it is left out.
 fn delays(requests: &[&Asked], learned: &Learned, plans: &mut Generated) {
     let mut seen = BTreeSet::new();
     for asked in requests {
@@ -140,7 +141,7 @@ fn delays(requests: &[&Asked], learned: &Learned, plans: &mut Generated) {
     }
 }
 
-/// Restarts, relists and absences at the rests of the scenario.
+/// Makes restarts, relists and absences at the rests of the scenario.
 fn rests(operator: &str, learned: &Learned, plans: &mut Generated) {
     let last = learned.rests.len();
     let operator = || operator.to_owned();
@@ -148,7 +149,7 @@ fn rests(operator: &str, learned: &Learned, plans: &mut Generated) {
         plans.push(0, Strike::Restart { operator: operator(), rest });
         plans.push(1, Strike::Relist { operator: operator(), from: rest, to: rest });
         for to in rest + 1..=last.min(rest + MOST_STEPS) {
-            // A rest at which nothing has happened since is no step.
+            // A rest at which nothing has changed since the last one is not a step.
             if learned.rests[to - 1] > learned.rests[rest - 1] {
                 plans.push(0, Strike::Away { operator: operator(), from: rest, to });
                 plans.push(0, Strike::Relist { operator: operator(), from: rest, to });
@@ -159,11 +160,11 @@ fn rests(operator: &str, learned: &Learned, plans: &mut Generated) {
     }
 }
 
-/// Restarts at each rest with the view of each earlier revision that differs in something the operator reads.
+/// Makes restarts at each rest with a view of each earlier revision that differs in something the operator reads.
 fn stale_views(operator: &str, learned: &Learned, plans: &mut Generated) {
     let seen = &learned.seen[operator];
     for (at, now) in learned.rests.iter().enumerate() {
-        // A rest at which nothing has happened since the last one shows the same.
+        // If nothing has changed since the last rest, the same views exist already.
         if at > 0 && learned.rests[at - 1] == *now {
             plans.equivalent += seen.len();
             continue;
@@ -177,7 +178,7 @@ fn stale_views(operator: &str, learned: &Learned, plans: &mut Generated) {
             let strike = Strike::Stale { operator: operator.to_owned(), rest, revision, kind: kind.cloned() };
             plans.push(u8::from(!is_decisive), strike);
         };
-        // The newest change is what the operator sees anyway.
+        // The operator sees the newest change in any case.
         let newest = seen.iter().filter(|(_, it)| it.revision <= *now).map(|(_, it)| it.revision).max();
         let earlier = seen.iter().filter(|(_, it)| Some(it.revision) < newest);
         for (_, change) in earlier {
@@ -193,8 +194,8 @@ fn stale_views(operator: &str, learned: &Learned, plans: &mut Generated) {
     }
 }
 
-/// Events of one kind that arrive late: over steps of the scenario, from each write until the next rest, and from each
-/// write until some further requests.
+/// Makes plans in which the events of one kind arrive late: held over steps of the scenario, from each write until the
+/// next rest, and from each write for a number of further requests.
 fn held(operator: &str, learned: &Learned, requests: &[&Asked], plans: &mut Generated) {
     let last = learned.rests.len();
     for kind in &learned.watched[operator] {

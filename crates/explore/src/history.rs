@@ -1,4 +1,5 @@
-//! What the changes of a run say about single objects: how often each was made, and what it observed.
+//! What the changes of a run say about single objects: how often each was recreated, and which generations were
+//! observed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +11,8 @@ use crate::state::{KeyParts, is_custom};
 /// Kinds whose loss is a loss of data or of identity.
 pub(crate) const PRECIOUS: [&str; 3] = ["/persistentvolumeclaims", "apps/statefulsets", "/secrets"];
 
-/// How often each object of these kinds was destroyed and made again after one revision and up to another, by key. Objects
-/// whose uid is in `removed` are left out.
+/// Returns how often each object of these kinds was deleted and recreated after revision `after` and up to `until`, by
+/// key. Objects whose uid is in `removed` are left out.
 pub(crate) fn remade(
     changes: &[StoredChange],
     kinds: &[String],
@@ -36,13 +37,13 @@ pub(crate) fn remade(
     counts
 }
 
-/// The uids of these objects, and of all that depends on them by owner references.
+/// Returns these uids, and those of all objects that depend on them by owner references.
 pub(crate) fn with_dependents(changes: &[StoredChange], removed: &BTreeSet<String>) -> BTreeSet<String> {
     let mut all = removed.clone();
     if all.is_empty() {
         return all;
     }
-    // An owner is made before its dependents: one pass finds them all.
+    // An owner is created before its dependents, so one pass finds them all.
     for object in changes.iter().filter_map(|change| change.after.as_ref()) {
         let value: Value = serde_json::from_slice(&object.json).unwrap_or_default();
         let owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
@@ -53,7 +54,7 @@ pub(crate) fn with_dependents(changes: &[StoredChange], removed: &BTreeSet<Strin
     all
 }
 
-/// A change by which `status.observedGeneration` went back.
+/// A change that lowered `status.observedGeneration`.
 pub(crate) struct WentBack {
     pub(crate) kind: String,
     pub(crate) object: String,
@@ -63,7 +64,7 @@ pub(crate) struct WentBack {
     pub(crate) to: i64,
 }
 
-/// Every change of a custom resource by which `status.observedGeneration` went back.
+/// Returns every change of a custom resource that lowered `status.observedGeneration`.
 pub(crate) fn observed_generation_back(changes: &[StoredChange]) -> impl Iterator<Item = WentBack> {
     let observed = |json: &[u8]| {
         let value: Value = serde_json::from_slice(json).ok()?;

@@ -1,4 +1,5 @@
-//! What the undisturbed run teaches: what each operator asked for, wrote and watched, and which revisions there were.
+//! What exploration learns from the undisturbed run: what each operator requested, wrote and watched, and which
+//! revisions there were.
 
 mod children;
 
@@ -14,26 +15,26 @@ use crate::state::{KeyParts, World};
 
 pub(crate) use children::{Child, Pod};
 
-/// A request of an operator that can be struck.
+/// A request of an operator that a plan can disturb.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) operator: String,
-    /// Counted from one for each operator.
+    /// The number of the request, counted from one for each operator.
     pub(crate) number: usize,
     pub(crate) is_write: bool,
     /// The newest revision when the request was sent.
     pub(crate) revision: u64,
-    /// Whether the request changed something: an object, or something outside of the cluster.
+    /// Whether the request changed something, in the cluster or outside of it.
     pub(crate) has_effect: bool,
     /// The object, as `GROUP/PLURAL/NAME`.
     pub(crate) object: String,
     pub(crate) verb: &'static str,
-    /// What was asked, such as `apply deployments/web`.
+    /// A short description of the request, such as `apply deployments/web`.
     pub(crate) summary: String,
 }
 
 impl Asked {
-    /// The faults that a real API server may answer this request with.
+    /// Returns the faults that a real API server may answer this request with.
     pub(crate) fn faults(&self) -> &'static [Fault] {
         use Fault::{Conflict, Denied, InternalError, LostAnswer, QuotaExceeded, Timeout, TooManyRequests};
         match (self.is_write, self.verb) {
@@ -59,37 +60,38 @@ impl Asked {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) revision: u64,
-    /// Whether the scenario or an operator made the change, or it removes or marks an object. Other changes are the
-    /// progress that built-in controllers report.
+    /// Whether the scenario or an operator made the change, or the change deleted the object or marked it for deletion.
+    /// All other changes are progress reported by built-in controllers.
     pub(crate) is_decisive: bool,
 }
 
-/// The time of one object that the scenario wrote: one incarnation of its name.
+/// The lifetime of one object that the scenario wrote. An object recreated under the same name has a lifetime of its
+/// own.
 #[derive(Clone, Debug)]
 pub(crate) struct Lifetime {
     /// The kind, as `GROUP/PLURAL`.
     kind: String,
     created: u64,
-    /// The revision that marked it for deletion or removed it.
+    /// The revision that removed the object or marked it for deletion.
     ended: u64,
     removed: u64,
 }
 
 impl Lifetime {
-    /// Whether the object lives at one revision and is gone at a later one.
+    /// Returns whether the object exists at one revision and is gone at a later one.
     fn is_over(&self, then: u64, now: u64) -> bool {
         self.created <= then && then < self.ended && self.removed <= now
     }
 }
 
-/// What the undisturbed run teaches.
+/// What exploration learned from the undisturbed run.
 #[derive(Debug)]
 pub(crate) struct Learned {
     pub(crate) operators: Vec<String>,
     pub(crate) requests: Vec<Asked>,
     /// The kinds that each operator watches.
     pub(crate) watched: BTreeMap<String, BTreeSet<String>>,
-    /// The changes of each operator's watched kinds.
+    /// The changes of the kinds that each operator watches, with their kind.
     pub(crate) seen: BTreeMap<String, Vec<(String, Seen)>>,
     /// The revision at each rest.
     pub(crate) rests: Vec<u64>,
@@ -111,27 +113,28 @@ pub(crate) struct Learned {
     pub(crate) inputs: Vec<String>,
     /// Every change of the undisturbed run.
     pub(crate) changes: Vec<StoredChange>,
-    /// Where undisturbed runs differ by themselves, for each rest.
+    /// The parts of the state that differ between undisturbed runs, for each rest.
     pub(crate) varying: Vec<Varying>,
     pub(crate) timeline: Vec<String>,
 }
 
 impl Learned {
-    /// Whether the view of a revision shows an object of the scenario as living that is gone or replaced by now. An
-    /// operator that trusts it makes children for an owner that no longer exists. No operator can know without a live
-    /// read before each write, so that such views are not made. A view of one kind shows objects of that kind only.
+    /// Returns whether a view of revision `then` shows an object of the scenario that is gone or replaced at revision
+    /// `now`. An operator that trusts such a view makes children for an owner that no longer exists, and could only
+    /// avoid that by a live read before each write, so such views are not made. A view of one kind shows only objects
+    /// of that kind.
     pub(crate) fn shows_the_dead(&self, kind: Option<&String>, then: u64, now: u64) -> bool {
         let shown = self.lifetimes.iter().filter(|life| kind.is_none_or(|kind| *kind == life.kind));
         shown.into_iter().any(|life| life.is_over(then, now))
     }
 
-    /// The rest that a revision comes before, counted from one.
+    /// Returns the first rest after a revision, counted from one.
     pub(crate) fn rest_after(&self, revision: u64) -> usize {
         self.rests.iter().position(|rest| revision <= *rest).map_or(self.rests.len(), |at| at + 1)
     }
 }
 
-/// Whether a request of an operator is counted by the director.
+/// Returns whether the director counts this request.
 fn is_counted(exchange: &Exchange, operators: &[String]) -> bool {
     let is_operator = operators.iter().any(|operator| **operator == *exchange.by);
     let counted = |target: ResourcePath<'_>| !matches!(&*target.resource, "leases" | "events");
@@ -189,7 +192,7 @@ fn requests(run: &Run, operators: &[String]) -> Vec<Asked> {
         let summary = exchange.summary();
         let is_write = exchange.method != http::Method::GET;
         let Some(target) = exchange.target() else {
-            // A call to something outside of the cluster.
+            // This is a call to a service outside the cluster.
             return Some(Asked {
                 operator: exchange.by.to_string(),
                 number: *number,
@@ -201,7 +204,7 @@ fn requests(run: &Run, operators: &[String]) -> Vec<Asked> {
                 summary: exchange.path.trim_start_matches('/').to_owned(),
             });
         };
-        // The name of a new object is in its body; the summary has it.
+        // The path of a create request lacks the name; the summary has it.
         let name = summary.rsplit('/').next().unwrap_or_default();
         let name = if target.name.is_empty() { name } else { &*target.name };
         Some(Asked {
@@ -246,8 +249,9 @@ fn seen(run: &Run, kinds: &BTreeSet<String>) -> Vec<(String, Seen)> {
     of_kinds.collect()
 }
 
-/// What the scenario wrote, and how the API server answered. An absent operator lets a step have another effect: what
-/// would have been made anew still waits for its deletion.
+/// Returns what the scenario wrote, and how the API server answered. The answers can differ from the undisturbed run
+/// while an operator is stopped: for instance, an object that the scenario recreates may still be waiting for its
+/// deletion.
 pub(crate) fn inputs(run: &Run) -> Vec<String> {
     let writes = run.exchanges.iter().filter(|it| &*it.by == "client" && it.method != http::Method::GET);
     let answer = |outcome: &Outcome| match outcome {
@@ -257,7 +261,7 @@ pub(crate) fn inputs(run: &Run) -> Vec<String> {
     writes.map(|it| format!("{} {} {}", it.verb, it.path, answer(&it.outcome))).collect()
 }
 
-/// The keys of the objects that these clients created.
+/// Returns the keys of the objects that these clients created.
 fn created(run: &Run, by: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
     let ours = run.exchanges.iter().filter(|it| by(&it.by));
     let revisions: BTreeSet<u64> = ours.filter_map(|it| it.outcome.wrote()).collect();
@@ -292,7 +296,7 @@ fn managed(run: &Run, operators: &[String]) -> BTreeSet<String> {
     ours.filter_map(|it| it.target().map(|target| kind_of(&target))).collect()
 }
 
-/// The operators that read or wrote a lease.
+/// Returns the operators that read or wrote a lease.
 fn elects(run: &Run, operators: &[String]) -> BTreeSet<String> {
     let leases = run.exchanges.iter().filter(|it| it.target().is_some_and(|it| it.resource == "leases"));
     let by = leases.map(|it| it.by.to_string());

@@ -1,8 +1,8 @@
-//! Exploration: the machine that finds what the author of an operator did not imagine.
+//! Exploration: finds the failures of an operator that its author did not think of.
 //!
-//! A user writes one scenario, the steps of a life, and nothing about faults. Exploration plays it undisturbed, learns
-//! what the operator asked for and wrote, makes plans of what a real Kubernetes may do to it, plays the scenario once
-//! for each plan, and judges every run by oracles that need no help.
+//! A user writes one scenario: the steps of a resource's life, and nothing about faults. Exploration plays it
+//! undisturbed, learns what the operator requested and wrote, makes plans of what a real Kubernetes cluster may do to
+//! the operator, plays the scenario once for each plan, and judges every run by oracles that the user need not write.
 //!
 //! ```text
 //! scenario ─▶ learn ─▶ plan ─▶ schedule ─▶ run ─▶ oracle ─▶ shrink ─▶ explain ─▶ report
@@ -11,8 +11,8 @@
 //! ```
 //! A run is a function of the scenario, the seed and the plan.
 //!
-//! *Invariant:* every plan is legal: a real Kubernetes may do the same to an operator. A false alarm costs more than a
-//! miss.
+//! *Invariant:* every plan is legal: a real Kubernetes cluster may do the same to an operator. A false alarm costs more
+//! than a miss.
 
 mod compare;
 mod coverage;

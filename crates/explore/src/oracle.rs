@@ -1,4 +1,5 @@
-//! Judges a run by what needs no help: the undisturbed run, and what holds for every operator.
+//! Judges a run by rules that need nothing from the user: comparison with the undisturbed run, and what holds for every
+//! operator.
 
 mod ends;
 mod kept;
@@ -12,11 +13,11 @@ use crate::run::Run;
 use crate::token::Token;
 use crate::view::{Invariant, violated};
 
-/// What a run is judged by.
+/// A rule that every run is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Oracle {
-    /// The scenario itself fails: an assertion, or an error.
+    /// The scenario itself succeeds: no assertion fails and no error is returned.
     Scenario,
     /// The cluster comes to rest.
     Rest,
@@ -24,15 +25,15 @@ pub enum Oracle {
     Panic,
     /// The state at each rest equals that of the undisturbed run.
     SameEnd,
-    /// What the undisturbed run kept is not destroyed and made again.
+    /// Objects that the undisturbed run kept are not deleted and recreated.
     Kept,
-    /// Nothing is left of what an operator made, where the undisturbed run leaves nothing.
+    /// If the undisturbed run leaves no object of an operator behind, neither does this run.
     Left,
-    /// At rest, a reconcile writes nothing.
+    /// A reconcile at rest writes nothing.
     Idempotent,
-    /// `observedGeneration` never goes back.
+    /// `status.observedGeneration` never decreases.
     ObservedGeneration,
-    /// No replica writes that does not lead.
+    /// Only the leading replica writes.
     Leads,
     /// The permissions of the operator suffice.
     Permissions,
@@ -41,7 +42,7 @@ pub enum Oracle {
 }
 
 impl Oracle {
-    /// The name, for suppressions.
+    /// The oracle's name, by which a finding can be accepted.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scenario => "scenario",
@@ -65,26 +66,26 @@ impl fmt::Display for Oracle {
     }
 }
 
-/// A run that an oracle refuses.
+/// A run that an oracle has refused.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The oracle that refuses the run.
+    /// The oracle that refused the run.
     pub oracle: Oracle,
-    /// The object that it is about, as `PLURAL/NAME`; empty if it is about none.
+    /// The object with the problem, as `PLURAL/NAME`, or an empty string if no single object has it.
     pub object: String,
-    /// What is wrong, in words.
+    /// A description of the problem.
     pub what: String,
     /// The plan of the run.
     pub plan: Plan,
     /// The seed of the run.
     pub seed: u64,
-    /// What happened in the run, one line each.
+    /// The requests and events of the run, one line each.
     pub timeline: Vec<String>,
 }
 
 impl Finding {
-    /// The name of the finding, for suppressions: the oracle, and the object if there is one.
+    /// The name of the finding, by which it can be accepted: the oracle, and the object if there is one.
     pub fn name(&self) -> String {
         match &*self.object {
             "" => self.oracle.to_string(),
@@ -92,13 +93,13 @@ impl Finding {
         }
     }
 
-    /// The token that plays this run again, as `EVENKEEL_PLAN`.
+    /// The token that plays this run again, for `EVENKEEL_PLAN`.
     pub fn token(&self) -> String {
         Token { seed: self.seed, plan: self.plan.clone() }.to_string()
     }
 }
 
-/// What the user adds to the oracles.
+/// The user's additions to the oracles.
 #[derive(Default)]
 pub(crate) struct Rules {
     /// Kinds whose objects must not be destroyed and made again, as `GROUP/PLURAL`.
@@ -106,12 +107,12 @@ pub(crate) struct Rules {
     pub(crate) invariants: Vec<Invariant>,
 }
 
-/// What is wrong with a run.
+/// The problem that an oracle found in a run.
 pub(crate) struct Verdict {
     pub(crate) oracle: Oracle,
     pub(crate) object: String,
     pub(crate) what: String,
-    /// The rest at which it shows, if it shows at one.
+    /// The rest at which the problem shows, if it shows at a rest.
     pub(crate) rest: Option<usize>,
 }
 
@@ -126,7 +127,7 @@ impl Verdict {
     }
 }
 
-/// Judges the undisturbed run: it must be fit to compare others with.
+/// Judges the undisturbed run, which must be correct before other runs can be compared with it.
 pub(crate) fn judge_undisturbed(run: &Run, rules: &Rules) -> Option<Verdict> {
     by_itself(run)
         .or_else(|| run.failure.as_ref().map(|failure| Verdict::new(Oracle::Scenario, "", failure)))
@@ -134,14 +135,14 @@ pub(crate) fn judge_undisturbed(run: &Run, rules: &Rules) -> Option<Verdict> {
         .or_else(|| requests::observed(run))
 }
 
-/// Judges a disturbed run by the undisturbed one.
+/// Judges a disturbed run by comparison with the undisturbed one.
 pub(crate) fn judge(run: &Run, plan: &Plan, learned: &Learned, rules: &Rules) -> Option<Verdict> {
     if let Some(verdict) = by_itself(run) {
         return Some(verdict);
     }
     if let Some(failure) = &run.failure {
-        // The scenario's own checks need not hold while the operator is away or behind, nor after a step that had another
-        // effect because of that.
+        // The scenario's own assertions may fail while the operator is stopped or behind, and after a step whose effect
+        // differed for that reason.
         let excused = run.failed_disturbed || is_another_scenario_so_far(run, plan, learned);
         return (!excused).then(|| Verdict::new(Oracle::Scenario, "", failure));
     }
@@ -158,7 +159,7 @@ pub(crate) fn judge(run: &Run, plan: &Plan, learned: &Learned, rules: &Rules) ->
         .or_else(|| requests::observed(run))
 }
 
-/// What holds for every run, whatever its end is.
+/// Checks what must hold in every run, whatever state it ends in.
 fn by_itself(run: &Run) -> Option<Verdict> {
     let panic = run.panics.first().map(|panic| Verdict::new(Oracle::Panic, "", panic));
     let rest = || {
@@ -173,14 +174,14 @@ fn invariants(run: &Run, rules: &Rules) -> Option<Verdict> {
     Some(Verdict::new(Oracle::Invariant, name, what))
 }
 
-/// Whether the scenario's own steps had another effect, because the operator was away or behind. Then the ends cannot be
-/// compared.
+/// Returns whether a step of the scenario had another effect because the operator was stopped or behind. The final
+/// states cannot be compared then.
 pub(crate) fn is_another_scenario(run: &Run, plan: &Plan, learned: &Learned) -> bool {
     let inputs = inputs(run);
     plan.leaves_the_path() && inputs[..] != learned.inputs[..inputs.len().min(learned.inputs.len())]
 }
 
-/// Whether a step before the last one that was played had another effect.
+/// Returns whether a step before the last one played had another effect.
 fn is_another_scenario_so_far(run: &Run, plan: &Plan, learned: &Learned) -> bool {
     let inputs = inputs(run);
     let before = inputs.len().saturating_sub(1);

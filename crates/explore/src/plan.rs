@@ -1,51 +1,51 @@
-//! Plans: what happens to an operator in one run, all of it something that a real Kubernetes may do.
+//! Plans: what happens to an operator in one run. All of it may happen on a real Kubernetes cluster.
 
 use std::fmt;
 
 use evenkeel_cluster::{CrashMoment, Fault};
 
-/// What happens in one run: the strikes, in the order in which they are expected.
+/// What happens to an operator in one run: strikes, in the order in which they are expected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The strikes.
     pub strikes: Vec<Strike>,
-    /// The rest after which the scenario is broken off; `None` to play all of it.
+    /// The rest after which the scenario is broken off, or `None` to play all of it.
     pub until: Option<usize>,
 }
 
 /// When an operator that has crashed starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Back {
-    /// At once.
+    /// The operator starts again at once.
     AtOnce,
-    /// At once, and it crashes again before its first write.
+    /// The operator starts again at once, and crashes again before its first write.
     Twice,
-    /// After the cluster came to rest without it this many times.
+    /// The operator starts again after the cluster has come to rest this many times without it.
     AfterRests(usize),
 }
 
-/// What is late about a request.
+/// Which half of a request is late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Late {
-    /// The request arrives after everything else that goes on at that moment.
+    /// The request arrives after everything else that is in progress.
     Request,
-    /// The request is served at once, and its answer arrives after everything else that goes on.
+    /// The request is served at once, and its answer arrives after everything else that is in progress.
     Answer,
 }
 
-/// How a leader stops.
+/// How a leading replica stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
-    /// Its process ends at the request, and starts again when the other replica leads.
+    /// The replica's process ends at the request, and starts again once the other replica leads.
     Crash(CrashMoment),
-    /// It is cut off from the API server, before the request arrives, until its lease has expired and the other replica
-    /// leads.
+    /// The replica is cut off from the API server before the request arrives, until its lease has expired and the other
+    /// replica leads.
     CutOff,
-    /// It is cut off from the API server after the request was served, before the answer arrives.
+    /// The replica is cut off from the API server after the request was served, before its answer arrives.
     CutOffUnanswered,
 }
 
-/// When something happens in the world.
+/// When a mishap happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Point {
     /// At a rest.
@@ -59,20 +59,20 @@ pub enum Point {
     },
 }
 
-/// What somebody else does to an object, or what happens to it.
+/// What a foreign client does to an object, or what happens to the object by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mishap {
-    /// Somebody deletes the object.
+    /// A foreign client deletes the object.
     Delete,
-    /// Somebody changes a field that the operator applies.
+    /// A foreign client changes a field that the operator applies.
     Change,
     /// The pod is evicted.
     Evict,
-    /// The pod's containers crash, and start again after their backoff.
+    /// The pod's containers crash, and start again after their back-off.
     CrashPod,
     /// The pod is not ready for a while.
     UnreadyPod,
-    /// The node is lost with all its pods.
+    /// The node and all its pods are lost.
     LoseNode,
 }
 
@@ -89,7 +89,7 @@ pub enum Strike {
         request: usize,
         /// Before, during or after the request.
         moment: CrashMoment,
-        /// When it starts again.
+        /// When the operator starts again.
         back: Back,
     },
     /// One request of the operator fails.
@@ -98,11 +98,11 @@ pub enum Strike {
         operator: String,
         /// The number of the request.
         request: usize,
-        /// How it fails.
+        /// How the request fails.
         fault: Fault,
     },
-    /// The operator runs as two replicas. The leader stops at one of its requests, the other takes over, and the first
-    /// comes back.
+    /// The operator runs as two replicas. The leading replica stops at one of its requests, the other takes over, and
+    /// the first one returns.
     Failover {
         /// The operator.
         operator: String,
@@ -111,7 +111,7 @@ pub enum Strike {
         /// How the leader stops.
         stop: Stop,
     },
-    /// One request of the operator, or its answer, is late, so that neighbouring requests and events overtake it.
+    /// One request of the operator, or its answer, is late, so that later requests and events arrive before it.
     Delay {
         /// The operator.
         operator: String,
@@ -127,24 +127,24 @@ pub enum Strike {
         /// The rest.
         rest: usize,
     },
-    /// The operator restarts while the cluster is at rest, and its lists are answered by an API server that lags behind.
+    /// The operator restarts while the cluster is at rest, and an API server that lags behind answers its lists.
     Stale {
         /// The operator.
         operator: String,
         /// The rest.
         rest: usize,
-        /// What the lagging API server has seen.
+        /// The newest revision that the lagging API server has seen.
         revision: u64,
         /// The kind whose list is stale, as `GROUP/PLURAL`; all kinds if `None`.
         kind: Option<String>,
     },
-    /// The operator is away from one rest to a later one, and misses what happens between.
+    /// The operator is stopped from one rest to a later one, and misses what happens in between.
     Away {
         /// The operator.
         operator: String,
-        /// The rest after which it leaves.
+        /// The rest after which the operator stops.
         from: usize,
-        /// The rest at which it returns.
+        /// The rest at which the operator starts again.
         to: usize,
     },
     /// The events of one kind reach the operator late: they are held from one rest to a later one.
@@ -155,7 +155,7 @@ pub enum Strike {
         kind: String,
         /// The rest after which the events are held.
         from: usize,
-        /// The rest at which they arrive.
+        /// The rest at which the events arrive.
         to: usize,
     },
     /// The events of one kind reach the operator late: they are held from one of its requests on.
@@ -166,27 +166,27 @@ pub enum Strike {
         kind: String,
         /// The number of the request.
         request: usize,
-        /// After how many further requests of the operator they arrive; at the next rest if `None`, and then at the
-        /// latest.
+        /// The number of further requests of the operator after which the events arrive. They arrive at the next rest
+        /// at the latest, which is what `None` means.
         requests: Option<usize>,
     },
-    /// The operator's watches break at one rest, and cannot resume until a later one: it lists again then, and never sees
-    /// the states between. It keeps its memory.
+    /// The operator's watches break at one rest and cannot resume until a later one. The operator then lists again, and
+    /// never sees the states in between. Unlike after a restart, it keeps its memory.
     Relist {
         /// The operator.
         operator: String,
-        /// The rest after which it sees nothing.
+        /// The rest after which the operator receives no events.
         from: usize,
-        /// The rest at which it lists again; the same rest if nothing is missed.
+        /// The rest at which the operator lists again; equal to `from` if it misses nothing.
         to: usize,
     },
-    /// The world misbehaves.
+    /// Something happens to an object, caused by nobody under test.
     World {
-        /// What happens.
+        /// What happens to the object.
         mishap: Mishap,
         /// The path of the object in the API.
         path: String,
-        /// When.
+        /// When it happens.
         at: Point,
     },
 }
@@ -209,7 +209,7 @@ impl Strike {
         }
     }
 
-    /// Whether the operator skips a step of the scenario, or acts on the state before a step.
+    /// Returns whether the operator misses a step of the scenario, or acts on the state before a step.
     fn leaves_the_path(&self) -> bool {
         match self {
             Self::Away { .. } | Self::Stale { .. } | Self::Hold { .. } | Self::Lag { .. } => true,
@@ -226,23 +226,23 @@ impl Strike {
 pub enum Class {
     /// A crash and a restart at once.
     Crash,
-    /// A crash and a late restart.
+    /// A crash, and a restart that comes later.
     LateRestart,
     /// A stale view after a restart.
     StaleView,
-    /// An operator that is away over some steps.
+    /// An operator that is stopped over some steps.
     Away,
     /// A failed request.
     FailedRequest,
     /// Held events of one kind.
     HeldWatch,
-    /// A broken watch that lists again.
+    /// Broken watches, after which the operator lists again.
     Relist,
-    /// Requests, answers and events in another order.
+    /// Requests, answers and events that arrive in another order.
     Order,
-    /// Two replicas, of which the leader stops.
+    /// Two replicas whose leader stops.
     Failover,
-    /// The world misbehaves.
+    /// Something happens to an object, caused by nobody under test.
     World,
     /// Two strikes of any class.
     Pair,
@@ -267,12 +267,12 @@ impl fmt::Display for Class {
 }
 
 impl Plan {
-    /// The plan of one strike.
+    /// Makes a plan of one strike.
     pub fn of(strike: Strike) -> Self {
         Self::all([strike])
     }
 
-    /// The plan of these strikes.
+    /// Makes a plan of these strikes.
     pub fn all(strikes: impl IntoIterator<Item = Strike>) -> Self {
         Self { strikes: strikes.into_iter().collect(), until: None }
     }
@@ -285,8 +285,8 @@ impl Plan {
         }
     }
 
-    /// Whether the operator skips a step of the scenario or acts on the state before one, so that what a step leaves
-    /// behind may be missing or be there.
+    /// Returns whether the operator misses a step of the scenario or acts on the state before one, so that objects of
+    /// that step may be missing or left over.
     pub(crate) fn leaves_the_path(&self) -> bool {
         self.strikes.iter().any(Strike::leaves_the_path)
     }

@@ -3,10 +3,10 @@
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How wide the bar is.
+/// The width of the bar, in characters.
 const WIDTH: usize = 30;
 
-/// Shows how many plans have been played. Nothing is shown if the standard error is no terminal.
+/// Shows how many plans have been played, if the standard error is a terminal.
 pub(crate) struct Progress<'a> {
     name: &'a str,
     plans: usize,
@@ -19,11 +19,11 @@ impl<'a> Progress<'a> {
         Self { name, plans, played: AtomicUsize::new(0), shows: stderr().is_terminal() }
     }
 
-    /// One more plan has been played.
+    /// Counts one more plan as played.
     pub(crate) fn step(&self) {
         let played = self.played.fetch_add(1, Ordering::SeqCst) + 1;
         if self.shows {
-            // A bar that cannot be shown is no reason to stop.
+            // Failing to draw the bar must not stop the exploration.
             let _ = stderr().write_all(format!("\r{}", self.line(played)).as_bytes());
         }
     }

@@ -1,4 +1,4 @@
-//! Panics of explored runs are findings, not output: they are not printed.
+//! Hides the panics of explored runs from the output, because they are reported as findings.
 
 use std::cell::Cell;
 use std::sync::Once;

@@ -1,4 +1,4 @@
-//! What an exploration leaves behind for machines and browsers: JSON, JUnit XML, and a page for each finding.
+//! Writes the results of an exploration for machines and browsers: JSON, JUnit XML, and a page for each finding.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use crate::report::Report;
 
 /// The folder of the records, within the target folder.
 const FOLDER: &str = "evenkeel-explore";
-/// The look of the page. It needs no script.
+/// The style sheet of the page. The page needs no script.
 const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2em;max-width:110em}pre{background:#f4f4f4;padding:1em;\
 overflow:auto}td{vertical-align:top;padding:0 1em 0 0;font:12px/1.5 ui-monospace,monospace;white-space:pre-wrap}\
 tr.parts td{background:#fff3c4}tr.fault td{background:#ffd9d9}h1{font-size:1.4em}";
 
-/// The folder that records are written to: in the target folder that the test's binary is in.
+/// Returns the folder for the records, below the target folder that contains the test's binary.
 fn folder() -> Option<PathBuf> {
     let exe = std::env::current_exe().ok()?;
     let deps = exe.ancestors().find(|folder| folder.file_name().is_some_and(|name| name == "deps"))?;
     Some(deps.parent()?.parent()?.join(FOLDER))
 }
 
-/// Writes the records of an exploration. Returns their paths; none if the folder cannot be written.
+/// Writes the records of an exploration and returns their paths. Returns none if the folder cannot be written.
 pub(crate) fn write(report: &Report, learned: Option<&Learned>) -> Vec<PathBuf> {
     let Some(folder) = folder() else { return Vec::new() };
     let name =
@@ -39,7 +39,7 @@ pub(crate) fn write(report: &Report, learned: Option<&Learned>) -> Vec<PathBuf> 
     files.into_iter().filter_map(written).collect()
 }
 
-/// A record that cannot be written is not worth a failed test.
+/// Writes a file and returns its path, or `None` on failure: an unwritable record must not fail the test.
 fn save(folder: &Path, name: &str, text: &str) -> Option<PathBuf> {
     std::fs::create_dir_all(folder).ok()?;
     let path = folder.join(name);
@@ -93,7 +93,7 @@ pub(crate) fn junit(report: &Report) -> String {
     out
 }
 
-/// A page about a finding: what happened, and both timelines side by side.
+/// Renders a page about a finding: its explanation, and both timelines side by side.
 fn page(report: &Report, finding: &Finding, learned: &Learned) -> String {
     let same = learned.timeline.iter().zip(&finding.timeline).take_while(|(a, b)| a == b).count();
     let rows = learned.timeline.len().max(finding.timeline.len());

@@ -1,4 +1,4 @@
-//! What an exploration did and found.
+//! The report: what an exploration did and found.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,43 +10,43 @@ use crate::oracle::Finding;
 use crate::plan::Class;
 use crate::settings::Budget;
 
-/// What an exploration did and found.
+/// The result of an exploration.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
     /// The name of the scenario.
     pub name: String,
-    /// The budget.
+    /// How much the exploration was allowed to do.
     pub budget: Budget,
     /// How many plans were made.
     pub made: usize,
     /// How many plans were not made because another one strikes at the same point.
     pub equivalent: usize,
-    /// How many views were not made because they show an object of the scenario as living that is gone.
+    /// How many views were left out because they show a deleted object of the scenario as existing.
     pub dead: usize,
     /// How many plans were played, by class.
     pub played: BTreeMap<Class, usize>,
-    /// How many runs could not be compared with the undisturbed one: the scenario's own steps failed or had another
-    /// effect while the operator was away or behind.
+    /// How many runs could not be compared with the undisturbed one, because a step of the scenario failed or had
+    /// another effect while the operator was stopped or behind.
     pub inconclusive: usize,
-    /// How many plans did not strike: the run ended or went another way before.
+    /// How many plans never struck, because the run ended or took another course first.
     pub missed: usize,
-    /// What the plans have covered of the undisturbed run.
+    /// How much of the undisturbed run the plans have disturbed.
     pub coverage: Coverage,
-    /// How long it took.
+    /// How long the exploration took.
     pub took: Duration,
-    /// What was found, shrunk to the least plan.
+    /// The findings, each shrunk to its smallest plan.
     pub findings: Vec<Finding>,
-    /// What was found and is suppressed: the name of the finding, and the reason.
+    /// The findings that the user accepted: their names, and the reasons.
     pub suppressed: Vec<(String, String)>,
     /// The explanation of each finding.
     pub explanations: Vec<String>,
-    /// The files that were written: JSON, JUnit XML, and a page for a finding.
+    /// The files that were written: JSON, JUnit XML, and a page for each finding.
     pub records: Vec<PathBuf>,
 }
 
 impl Report {
-    /// How many runs were made for plans.
+    /// The number of plans that were played.
     pub fn runs(&self) -> usize {
         self.played.values().sum()
     }

@@ -1,4 +1,4 @@
-//! One run: the scenario on a cluster of its own, under a plan.
+//! Plays a scenario once, on a cluster of its own, under a plan.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use crate::plan::Plan;
 use crate::quiet::quietly;
 use crate::script::Script;
 
-/// How much virtual time a cluster has to come to rest. A disturbed operator may wait for timeouts and retries one after
-/// the other; the store keeps ten minutes of history, and half of that leaves room for what came before.
+/// How much virtual time a cluster may take to come to rest. A disturbed operator may wait for several timeouts and
+/// retries in turn. The store keeps ten minutes of history; half of that leaves room for what came before.
 const SETTLE_LIMIT: Duration = Duration::from_secs(300);
 /// The namespace of the leases of operators that have no election of their own.
 const LEASES: &str = "kube-system";
-/// The name of the built-in controllers, as an operator.
+/// The operator name of the built-in controllers.
 const CONTROLLERS: &str = "kube-controller-manager";
 
-/// What happened in a run.
+/// The record of one run.
 pub(crate) struct Run {
     pub(crate) operators: Vec<String>,
     pub(crate) exchanges: Vec<Exchange>,
@@ -28,18 +28,18 @@ pub(crate) struct Run {
     pub(crate) played: Played,
     /// The error or panic of the scenario, if it failed.
     pub(crate) failure: Option<String>,
-    /// Whether the scenario failed while a disturbance was in force, so that its own checks need not hold.
+    /// Whether the scenario failed while a disturbance was active, when its own assertions need not hold.
     pub(crate) failed_disturbed: bool,
     /// The panics of reconciles.
     pub(crate) panics: Vec<String>,
-    /// What woke operators, in words.
+    /// The causes of reconciles, in words.
     pub(crate) causes: Vec<String>,
 }
 
-/// How a run is played, beside its plan.
+/// The options of a run other than its plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Setting<'a> {
-    /// The operators with a leader election of their own.
+    /// The operators that have a leader election of their own.
     pub(crate) elects: Option<&'a std::collections::BTreeSet<String>>,
     /// Whether revisions and times are shifted at each rest.
     pub(crate) shifts: bool,
@@ -74,7 +74,7 @@ async fn on(script: &Script, cluster: Cluster, plan: &Plan, setting: Setting<'_>
     let failed_disturbed = failure.is_some() && director.is_disturbed();
     if failure.is_none() {
         director.finish();
-        // What is wrong is in the director's hands.
+        // The director has recorded the failure to settle.
         let _ = cluster.try_settled().await;
     }
     cluster.direct(None);
@@ -92,7 +92,7 @@ async fn on(script: &Script, cluster: Cluster, plan: &Plan, setting: Setting<'_>
     }
 }
 
-/// Lets an operator run as two replicas that compete for a lease.
+/// Runs an operator as two replicas that compete for a lease.
 fn replicate(cluster: &Cluster, operator: &str, has_election: bool) {
     let lease = operator.replace(|it: char| !it.is_ascii_alphanumeric(), "-").to_lowercase();
     cluster.replicate(operator, move |manager| match has_election {
@@ -101,14 +101,14 @@ fn replicate(cluster: &Cluster, operator: &str, has_election: bool) {
     });
 }
 
-/// The text of a reconcile that panicked.
+/// Returns the message of a reconcile that panicked.
 fn panic_of(moment: &Moment) -> Option<String> {
     let Moment::Reconcile(reconcile) = moment else { return None };
     let text = reconcile.to_string();
     text.contains("the reconcile panicked").then_some(text)
 }
 
-/// What woke an operator.
+/// Returns why an operator reconciled, in words.
 fn causes_of(moment: &Moment) -> Option<String> {
     let Moment::Reconcile(reconcile) = moment else { return None };
     Some(reconcile.causes.clone())

@@ -1,4 +1,4 @@
-//! The exploration of one scenario: its options, and the order of the stations.
+//! The exploration of one scenario: its options, and the order of its stages.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ use crate::token::Token;
 use crate::view::{Invariant, View, When};
 use crate::{explain, generate, record};
 
-/// How the scenario is played further times, undisturbed, to learn what varies by itself: with which seed after the first
-/// one, and whether revisions and times are shifted.
+/// The further undisturbed runs that learn what varies by itself: the seed, relative to the first run, and whether
+/// revisions and times are shifted.
 const OTHERS: [(u64, bool); 3] = [(0, true), (1, false), (2, true)];
 
-/// The exploration of one scenario. Made by [`explore`].
+/// The exploration of one scenario, made by [`explore`].
 #[must_use = "nothing is explored until `check` or `run` is called"]
 pub struct Exploration {
     name: String,
@@ -42,11 +42,12 @@ pub struct Exploration {
     regressions: Vec<Token>,
 }
 
-/// Explores a scenario: the steps of an operator's life, from its start to the deletion of what it looks after.
+/// Explores a scenario: the steps of an operator's life, from its start to the deletion of the resources that it
+/// manages.
 ///
 /// The scenario runs an operator on the cluster that it is given, acts as a user, and waits with `settled()` after each
-/// step. It says nothing about faults. Exploration plays it undisturbed, and then once for each plan of what a real
-/// Kubernetes may do to the operator.
+/// step. It contains no faults. Exploration plays it undisturbed, and then once for each plan of what a real Kubernetes
+/// cluster may do to the operator.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -94,26 +95,26 @@ where
 }
 
 impl Exploration {
-    /// The options of the clusters: those of [`testing::options`] unless set. The seed of the options is ignored.
+    /// Sets the options of the clusters, instead of those of [`testing::options`]. The seed in the options is ignored.
     pub fn options(mut self, options: Builder) -> Self {
         self.script.options = options;
         self
     }
 
-    /// How much to explore: what `EVENKEEL_EXPLORE` says unless set.
+    /// Sets how much to explore, instead of what `EVENKEEL_EXPLORE` says.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// Explores the built-in controllers of the cluster as well, as one operator.
+    /// Also explores the built-in controllers of the cluster, as one operator.
     pub fn controllers(mut self) -> Self {
         self.script.explores_controllers = true;
         self
     }
 
-    /// Names a kind whose objects must not be destroyed and made again, as `GROUP/PLURAL`, beside claims, StatefulSets
-    /// and Secrets.
+    /// Adds a kind, as `GROUP/PLURAL`, whose objects must not be deleted and recreated. PersistentVolumeClaims,
+    /// StatefulSets and Secrets are always checked.
     pub fn keeps(mut self, kind: &str) -> Self {
         self.rules.precious.push(kind.to_owned());
         self
@@ -136,22 +137,22 @@ impl Exploration {
         self
     }
 
-    /// Adds what must come true in every run: it must hold at one revision, at least.
+    /// Adds an invariant that must hold at one revision of every run at least.
     pub fn eventually(mut self, name: &str, holds: impl Fn(&View) -> bool + Send + Sync + 'static) -> Self {
         let invariant = Invariant { name: name.to_owned(), when: When::Eventually, holds: Box::new(holds) };
         self.rules.invariants.push(invariant);
         self
     }
 
-    /// Accepts a finding by its name, such as `kept:secrets/web`, or by its oracle, such as `kept`. The report repeats the
-    /// reason.
+    /// Accepts a finding by its name, such as `kept:secrets/web`, or all findings of an oracle, such as `kept`. The
+    /// report repeats the reason.
     pub fn accept(mut self, finding: &str, reason: &str) -> Self {
         self.suppressed.push((finding.to_owned(), reason.to_owned()));
         self
     }
 
-    /// Plays the plans of a file first, whatever the budget: one token a line, as a failed exploration prints it. Empty
-    /// lines and lines that begin with `#` are ignored. The path is relative to the package.
+    /// Plays the plans in a file first, whatever the budget. The file has one token a line, as a failed exploration
+    /// prints it; empty lines and lines that begin with `#` are ignored. The path is relative to the package.
     ///
     /// # Panics
     /// Panics if the file cannot be read, or if a token is malformed or of another version.
@@ -166,7 +167,7 @@ impl Exploration {
         self
     }
 
-    /// Explores, and panics with an explanation if something is found. With `EVENKEEL_PLAN`, plays that plan only.
+    /// Explores, and panics with an explanation if something is found. If `EVENKEEL_PLAN` is set, plays only that plan.
     ///
     /// # Panics
     /// Panics if something is found, or if a setting is malformed.
@@ -180,7 +181,7 @@ impl Exploration {
         println!("{report}");
     }
 
-    /// Explores, and returns what was found. With `EVENKEEL_PLAN`, plays that plan only.
+    /// Explores, and returns what was found. If `EVENKEEL_PLAN` is set, plays only that plan.
     ///
     /// # Panics
     /// Panics if a setting is malformed.
@@ -207,7 +208,8 @@ impl Exploration {
                 let schedule = schedule(&learned, generate::singles(&learned), budget.plans());
                 (report.made, report.equivalent, report.dead) =
                     (schedule.made, schedule.equivalent, schedule.dead);
-                // A regression whose seed is another one belongs to another run: it strikes where it may.
+                // A regression that was found with another seed belongs to another run; its plan is still worth
+                // playing.
                 let kept = self.regressions.iter().map(|token| token.plan.clone());
                 kept.chain(schedule.plans).collect()
             }
@@ -230,7 +232,7 @@ impl Exploration {
         report
     }
 
-    /// Plays the scenario undisturbed, with this seed and others.
+    /// Plays the scenario undisturbed, with this seed and others, and learns from it.
     fn learn(&self, seed: u64) -> Result<Learned, Box<Finding>> {
         let undisturbed = Plan::default();
         let first = play(&self.script, seed, &undisturbed, Setting::default());
@@ -245,7 +247,7 @@ impl Exploration {
         Ok(learn(&first, &others))
     }
 
-    /// Plays plans on all cores. Returns the first one, in their order, in which something is found.
+    /// Plays plans on all cores, and returns the first one, in plan order, in which something is found.
     fn play_all(
         &self,
         seed: u64,
@@ -264,7 +266,7 @@ impl Exploration {
                 scope.spawn(|| {
                     loop {
                         let at = next.fetch_add(1, Ordering::SeqCst);
-                        // Plans after one that was found need not be played.
+                        // Plans after one with a finding need not be played.
                         if at >= plans.len() || at > best.load(Ordering::SeqCst) || !in_time() {
                             return;
                         }
@@ -300,7 +302,7 @@ impl Exploration {
         accepted.map(|(_, reason)| (name.clone(), reason.clone()))
     }
 
-    /// The finding with the least plan and the shortest scenario that has it.
+    /// Shrinks a finding to its smallest plan and its shortest scenario.
     fn shrunk(&self, seed: u64, plan: Plan, found: (Finding, Option<usize>), learned: &Learned) -> Finding {
         let (mut least, rest) = (found.0, Cell::new(found.1));
         let oracle = least.oracle;
@@ -328,7 +330,7 @@ impl Exploration {
     }
 }
 
-/// Counts a run.
+/// Adds a run to the report.
 fn tell(report: &mut Report, plan: &Plan, run: &Run, learned: &Learned) {
     let class: Class = plan.class();
     *report.played.entry(class).or_default() += 1;

@@ -1,5 +1,5 @@
-//! The order of plans: all classes by turns, those of the first rank first, and within a rank spread over the whole
-//! scenario, so that a small budget sees something of everything.
+//! Orders plans: classes take turns, lower ranks come first, and the plans of a rank are spread over the whole
+//! scenario, so that a small budget covers some of everything.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::plan::{Class, Plan};
 /// The plans in their order.
 pub(crate) struct Schedule {
     pub(crate) plans: Vec<Plan>,
-    /// How many plans there are without the budget.
+    /// How many plans exist without the limit of the budget.
     pub(crate) made: usize,
-    /// How many plans were not made because another one strikes at the same point.
+    /// How many plans were left out because another one strikes at the same point.
     pub(crate) equivalent: usize,
-    /// How many views were not made because they show an object as living that is gone.
+    /// How many views were left out because they show a deleted object as existing.
     pub(crate) dead: usize,
 }
 
-/// How many plans of a class are played in each round. Most bugs of operators are found by the first classes.
+/// Returns how many plans of a class are played in each round. The first classes find most bugs of operators.
 fn turns(class: Class) -> usize {
     match class {
         Class::Crash | Class::LateRestart | Class::StaleView => 3,
@@ -51,8 +51,8 @@ pub(crate) fn schedule(
     Schedule { plans, made, equivalent, dead }
 }
 
-/// The plans by rank, and within a rank in an order in which every beginning is spread evenly over all of them: by their
-/// reversed index in binary.
+/// Sorts plans by rank, and within a rank by their reversed index in binary: every prefix of that order is spread
+/// evenly over the scenario.
 fn spread(plans: Vec<(u8, Plan)>) -> Vec<Plan> {
     let mut ranks: BTreeMap<u8, Vec<Plan>> = BTreeMap::new();
     for (rank, plan) in plans {

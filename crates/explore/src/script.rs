@@ -1,4 +1,4 @@
-//! A scenario, as runs see it: without the types of its author.
+//! A scenario without the types of its author, as runs use it.
 
 use evenkeel_cluster::{Builder, Cluster};
 use futures::future::LocalBoxFuture;
@@ -7,9 +7,9 @@ use futures::future::LocalBoxFuture;
 pub(crate) struct Script {
     pub(crate) options: Builder,
     pub(crate) play: Box<Play>,
-    /// Whether the built-in controllers are explored as an operator is.
+    /// Whether the built-in controllers are explored like an operator.
     pub(crate) explores_controllers: bool,
 }
 
-/// Plays the scenario on a cluster, and returns the text of its error.
+/// Plays the scenario on a cluster, and returns the text of its error, if it fails.
 pub(crate) type Play = dyn Fn(Cluster) -> LocalBoxFuture<'static, Option<String>> + Send + Sync;

@@ -1,4 +1,4 @@
-//! The settings of an exploration, from environment variables.
+//! The settings of an exploration, read from environment variables.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use evenkeel_env::setting;
 
 use crate::token::Token;
 
-/// How many plans `quick` plays: some seconds of `cargo test` in a development build.
+/// How many plans `quick` plays: a few seconds of `cargo test` in a development build.
 const QUICK_PLANS: usize = 120;
-/// How many pairs `full` plays after all single strikes.
+/// How many pairs `full` plays after all plans with one strike.
 const FULL_PAIRS: usize = 500;
 
 /// How much an exploration may do.
@@ -35,7 +35,7 @@ impl Budget {
         setting("EVENKEEL_EXPLORE").unwrap_or_else(|error| panic!("{error}")).unwrap_or_default()
     }
 
-    /// How many plans are played at most, and how many pairs are made.
+    /// Returns how many plans are played at most, and how many pairs are made.
     pub(crate) fn plans(self) -> (usize, usize) {
         match self {
             Self::Quick => (QUICK_PLANS, 0),
@@ -80,7 +80,7 @@ impl fmt::Display for Budget {
     }
 }
 
-/// The plan that `EVENKEEL_PLAN` asks to play, if it is set.
+/// Returns the plan that `EVENKEEL_PLAN` asks to play, if it is set.
 ///
 /// # Panics
 /// Panics if the token cannot be read.

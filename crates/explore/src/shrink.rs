@@ -1,8 +1,8 @@
-//! Shrinks a plan to the least that is still found: fewer strikes, then milder ones, then a shorter scenario.
+//! Shrinks a plan to the smallest one with the same finding: fewer strikes, then milder ones, then a shorter scenario.
 
 use crate::plan::{Back, Plan, Strike};
 
-/// Shrinks a plan. `is_found` plays a plan and tells whether the same oracle still refuses it.
+/// Shrinks a plan. `is_found` plays a plan and returns whether the same oracle still refuses the run.
 pub(crate) fn shrink(plan: Plan, mut is_found: impl FnMut(&Plan) -> bool) -> Plan {
     let mut least = plan;
     while let Some(smaller) = smaller(&least).into_iter().find(|plan| is_found(plan)) {
@@ -11,14 +11,14 @@ pub(crate) fn shrink(plan: Plan, mut is_found: impl FnMut(&Plan) -> bool) -> Pla
     least
 }
 
-/// Plans that break the scenario off earlier, the shortest first. `rest` is where the finding shows.
+/// Returns plans that break the scenario off earlier, the shortest first. `rest` is where the finding shows.
 pub(crate) fn shorter(plan: &Plan, rest: usize, rests: usize) -> Vec<Plan> {
     let shortest = rest.min(rests);
     let until = (shortest..rests).map(|until| Plan { strikes: plan.strikes.clone(), until: Some(until) });
     until.collect()
 }
 
-/// Plans that are one step smaller, the smallest first.
+/// Returns plans that are one step smaller, the smallest first.
 fn smaller(plan: &Plan) -> Vec<Plan> {
     let mut plans = Vec::new();
     if plan.strikes.len() > 1 {
@@ -79,7 +79,7 @@ mod tests {
         let operator = || "site".to_owned();
         let long = Strike::Away { operator: operator(), from: 1, to: 4 };
         let plan = Plan::all([Strike::Restart { operator: operator(), rest: 1 }, long]);
-        // Found whenever the operator is away from rest 2 to rest 3.
+        // The finding occurs whenever the operator is stopped from rest 2 to rest 3.
         let is_found = |plan: &Plan| {
             plan.strikes
                 .iter()

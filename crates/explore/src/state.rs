@@ -1,5 +1,5 @@
-//! The state of a cluster without what may differ between two equal runs: uids, revisions, times, generated names, and
-//! what the built-in controllers note about their own work.
+//! The state of a cluster without what differs between equivalent runs: uids, revisions, times, generated names, and
+//! the bookkeeping of the built-in controllers.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,15 +10,15 @@ use evenkeel_cluster::StoredObject;
 use evenkeel_env::HashMap;
 use serde_json::{Map, Value};
 
-/// Kinds that the built-in controllers make of other objects. They say nothing that those do not say.
+/// Kinds that built-in controllers derive from other objects. Comparing them would add nothing.
 const DERIVED: [&str; 6] =
     ["endpoints", "endpointslices", "controllerrevisions", "events", "leases", "podmetrics"];
 /// Namespaces of the cluster itself.
 const SYSTEM_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
-/// Metadata that differs between equal objects.
+/// Metadata fields that differ between equivalent objects.
 const VOLATILE_METADATA: [&str; 6] =
     ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"];
-/// Labels and annotations that depend on the way, not on the goal.
+/// Labels and annotations that depend on how a state was reached, not on the state itself.
 const VOLATILE_LABELS: [&str; 4] = [
     "deployment.kubernetes.io/revision",
     "deployment.kubernetes.io/revision-history",
@@ -48,7 +48,7 @@ const GENERATED_LENGTH: usize = 5;
 /// some thousand versions of objects.
 const MOST_KEPT: usize = 16 * 1024;
 
-/// The normalized state of a cluster: objects by their keys. Objects with generated names have a number instead.
+/// The normalized state of a cluster: objects by key. Objects with generated names are numbered instead.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct World {
     pub(crate) objects: BTreeMap<String, Arc<Value>>,
@@ -58,13 +58,13 @@ pub(crate) struct World {
 #[derive(Clone)]
 struct Normalized {
     key: Arc<str>,
-    /// The folder of the key and the `generateName`, if the name is generated; and the content as text, which orders
-    /// objects of one prefix.
+    /// If the name is generated: the key prefix, the `generateName`, and the content as text, by which objects with one
+    /// prefix are sorted.
     generated: Option<(Arc<str>, Arc<str>)>,
     value: Arc<Value>,
 }
 
-/// Normalized objects, by their key and bytes; `None` for what is left out.
+/// Normalized objects by key and bytes, or `None` for objects that are not compared.
 type NormalizedObjects = HashMap<(Arc<str>, Bytes), Option<Normalized>>;
 
 thread_local! {
@@ -85,7 +85,7 @@ impl World {
                 }
             }
         }
-        // Equal objects are interchangeable: they are numbered in the order of their content.
+        // Equivalent objects are interchangeable, so they are numbered in the order of their content.
         generated.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for (prefix, _, value) in generated {
@@ -107,7 +107,7 @@ fn kept(object: &StoredObject) -> Option<Normalized> {
             kept.clear();
         }
         let normalized = normalize(object);
-        // What an outside state shows is made anew each time.
+        // Views of services outside the cluster are normalized anew each time.
         kept.insert(known, normalized.clone());
         normalized
     })
@@ -128,8 +128,8 @@ fn normalize(object: &StoredObject) -> Option<Normalized> {
     Some(Normalized { key: key.into(), generated, value: Arc::new(value) })
 }
 
-/// The names of a Deployment's ReplicaSets and pods have a hash of the template, which depends on the way: a ReplicaSet of
-/// a deleted Deployment that is still there makes the next one choose another hash.
+/// Removes the hash of the pod template from the names of a Deployment's ReplicaSets and pods. The hash depends on how
+/// the state was reached: if a ReplicaSet of a deleted Deployment still exists, the next Deployment gets another hash.
 fn without_template_hash(key: &str, object: Value) -> (String, Value) {
     let hash = object["metadata"]["labels"]["pod-template-hash"].as_str().map(|hash| format!("-{hash}"));
     let Some(hash) = hash.filter(|hash| hash.len() > 1) else { return (key.to_owned(), object) };
@@ -137,7 +137,7 @@ fn without_template_hash(key: &str, object: Value) -> (String, Value) {
     (key.replace(&hash, ""), serde_json::from_str(&text).unwrap_or(object))
 }
 
-/// Whether an object is part of the comparison: what is in a namespace of the scenario, and cluster-wide custom resources.
+/// Returns whether an object is compared: objects in namespaces of the scenario, and cluster-scoped custom resources.
 fn is_compared(key: &str) -> bool {
     let parts = KeyParts::of(key);
     if DERIVED.contains(&parts.plural) || SYSTEM_NAMESPACES.contains(&parts.namespace) {
@@ -149,7 +149,7 @@ fn is_compared(key: &str) -> bool {
     !parts.namespace.is_empty() || is_custom(parts.group)
 }
 
-/// Whether a group is none of Kubernetes' own.
+/// Returns whether a group is not one of Kubernetes' own.
 pub(crate) fn is_custom(group: &str) -> bool {
     group.contains('.') && !group.ends_with(".k8s.io")
 }
@@ -178,13 +178,13 @@ impl<'a> KeyParts<'a> {
         format!("{}/{}", self.group, self.plural)
     }
 
-    /// The object as people say it: `secrets/web`.
+    /// Returns the short name of the object for messages, such as `secrets/web`.
     pub(crate) fn short(&self) -> String {
         format!("{}/{}", self.plural, self.name)
     }
 }
 
-/// The `generateName` of an object whose name the API server has made of it.
+/// Returns the `generateName` of an object whose name the API server generated.
 fn generated_prefix(object: &Value) -> Option<&str> {
     let (name, prefix) = (object["metadata"]["name"].as_str()?, object["metadata"]["generateName"].as_str()?);
     let suffix = name.strip_prefix(prefix)?;
@@ -192,7 +192,8 @@ fn generated_prefix(object: &Value) -> Option<&str> {
     generated.then_some(prefix)
 }
 
-/// Old ReplicaSets are kept for rollbacks: how many there are depends on the way.
+/// Returns whether an object is a ReplicaSet without replicas, kept for rollbacks. How many exist depends on how the
+/// state was reached.
 fn is_idle_replica_set(key: &str, object: &Value) -> bool {
     KeyParts::of(key).plural == "replicasets" && object["spec"]["replicas"] == 0
 }
@@ -222,7 +223,7 @@ fn normalized(key: &str, mut object: Value) -> Value {
     object
 }
 
-/// Annotations by which the volume controllers note their progress.
+/// Returns whether an annotation is one in which the volume controllers record their progress.
 fn is_volume_note(key: &str) -> bool {
     key.starts_with("pv.kubernetes.io/")
         || key.starts_with("volume.kubernetes.io/")
@@ -274,7 +275,7 @@ fn scrub_map(map: &mut Map<String, Value>, generation: &Value) {
     }
 }
 
-/// The text without its time or uids; `None` if it has none.
+/// Returns the text without times and uids, or `None` if it contains none.
 fn scrubbed(text: &str) -> Option<String> {
     if text.len() >= "2000-01-01T00:00:00Z".len() && text.parse::<jiff::Timestamp>().is_ok() {
         return Some("(time)".into());
@@ -302,10 +303,10 @@ fn scrubbed(text: &str) -> Option<String> {
     }
 }
 
-/// The length of a uid in its usual form.
+/// The length of a uid in its canonical form.
 const UID_LENGTH: usize = 36;
 
-/// Where the first uid begins.
+/// Returns where the first uid begins.
 fn find_uid(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     (0..(bytes.len() + 1).saturating_sub(UID_LENGTH))
@@ -319,7 +320,7 @@ fn is_uid(bytes: &[u8]) -> bool {
     })
 }
 
-/// Whether a controller looks after an object, by its owner references.
+/// Returns whether an object has a controller among its owner references.
 pub(crate) fn has_controller(object: &Value) -> bool {
     let owners = object["metadata"]["ownerReferences"].as_array();
     owners.is_some_and(|owners| owners.iter().any(|owner| owner["controller"] == true))

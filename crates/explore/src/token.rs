@@ -1,4 +1,4 @@
-//! Tokens: a plan and its seed as one word, by which `EVENKEEL_PLAN=…` plays exactly that run again.
+//! Tokens: a plan and its seed in one word. `EVENKEEL_PLAN=TOKEN` plays exactly that run again.
 //!
 //! ```text
 //! 2.0.crash:site:5:before:now+fail:site:7:conflict+until:3
@@ -14,7 +14,7 @@ use evenkeel_cluster::{CrashMoment, Fault};
 
 use crate::plan::{Back, Late, Mishap, Plan, Point, Stop, Strike};
 
-/// The version of the form of tokens. It changes with anything that makes an old token play another run.
+/// The version of the token format. It changes whenever an old token would play another run.
 const VERSION: &str = "2";
 
 /// A plan with its seed.
@@ -24,7 +24,7 @@ pub(crate) struct Token {
     pub(crate) plan: Plan,
 }
 
-/// A token cannot be read.
+/// Why a token cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -39,7 +39,7 @@ pub enum TokenError {
     /// A part of the token is malformed.
     #[error("the part {part:?} of the token is malformed")]
     Malformed {
-        /// The part.
+        /// The malformed part.
         part: String,
     },
 }
@@ -76,10 +76,11 @@ impl FromStr for Token {
     }
 }
 
-/// The beginning of the part that says where the scenario is broken off.
+/// The prefix of the part that says where the scenario is broken off.
 const UNTIL: &str = "until:";
 
-/// A name or path as a field of a token: without the characters that separate fields, strikes and words.
+/// Escapes a name or path for use as a field of a token: replaces the characters that separate fields, strikes and
+/// words.
 fn escaped(text: &str) -> String {
     let escape = |it: char| match it {
         ':' | '+' | '%' | ' ' | '$' | '&' | ';' | '\'' | '"' => format!("%{:02X}", u32::from(it)),
@@ -142,11 +143,11 @@ fn written(strike: &Strike) -> String {
     }
 }
 
-/// The moments of crashes by their names in tokens.
+/// The moments of crashes, by their names in tokens.
 const MOMENTS: [(&str, CrashMoment); 3] =
     [("before", CrashMoment::Before), ("unanswered", CrashMoment::Unanswered), ("after", CrashMoment::After)];
 
-/// How leaders stop, by the names in tokens.
+/// The ways in which leaders stop, by their names in tokens.
 const STOPS: [(&str, Stop); 5] = [
     ("before", Stop::Crash(CrashMoment::Before)),
     ("unanswered", Stop::Crash(CrashMoment::Unanswered)),
@@ -155,10 +156,10 @@ const STOPS: [(&str, Stop); 5] = [
     ("cut-unanswered", Stop::CutOffUnanswered),
 ];
 
-/// What is late, by the names in tokens.
+/// The late halves of a request, by their names in tokens.
 const LATE: [(&str, Late); 2] = [("request", Late::Request), ("answer", Late::Answer)];
 
-/// Mishaps by their names in tokens.
+/// The mishaps, by their names in tokens.
 const MISHAPS: [(&str, Mishap); 6] = [
     ("delete", Mishap::Delete),
     ("change", Mishap::Change),

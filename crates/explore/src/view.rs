@@ -1,4 +1,4 @@
-//! The world at one revision, for a user's invariants.
+//! The objects of a cluster at one revision, for the invariants of users.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,12 @@ pub struct View {
 }
 
 impl View {
-    /// The revision.
+    /// The revision that this view shows.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// All objects of a kind, in all namespaces. Objects that cannot be decoded are left out.
+    /// Lists all objects of a kind, in all namespaces. Objects that cannot be decoded are left out.
     pub fn list<K: Resource<DynamicType = ()> + DeserializeOwned>(&self) -> Vec<K> {
         let (group, plural) = (K::group(&()), K::plural(&()));
         let of_kind = self.objects.iter().filter(|(key, _)| {
@@ -41,7 +41,7 @@ impl View {
         of_kind.filter_map(|(_, object)| serde_json::from_slice(&object.json).ok()).collect()
     }
 
-    /// The object of a kind with this name, in any namespace.
+    /// Returns the object of a kind with this name, in any namespace.
     pub fn get<K: Resource<DynamicType = ()> + DeserializeOwned>(&self, name: &str) -> Option<K> {
         self.list::<K>().into_iter().find(|object| object.meta().name.as_deref() == Some(name))
     }
@@ -55,7 +55,7 @@ impl View {
     }
 }
 
-/// What must hold in every run.
+/// A named condition that every run must fulfil.
 pub(crate) struct Invariant {
     pub(crate) name: String,
     pub(crate) when: When,
@@ -67,11 +67,11 @@ pub(crate) struct Invariant {
 pub(crate) enum When {
     /// At every revision.
     Always,
-    /// At one revision, at least.
+    /// At one revision at least.
     Eventually,
 }
 
-/// The first invariant that does not hold over these changes, in words.
+/// Returns the name and description of the first invariant that these changes violate.
 pub(crate) fn violated(changes: &[StoredChange], invariants: &[Invariant]) -> Option<(String, String)> {
     if invariants.is_empty() {
         return None;

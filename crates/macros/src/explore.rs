@@ -6,9 +6,9 @@ use syn::parse::Parser as _;
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, ExprLit, ItemFn, Lit, MetaNameValue, Token};
 
-/// The options of the clusters: methods of the cluster's builder.
+/// Options that are methods of the cluster's builder.
 const CLUSTER: [&str; 3] = ["nodes", "controllers", "scheduler"];
-/// The options of the exploration: methods of the exploration.
+/// Options that are methods of the exploration.
 const EXPLORATION: [&str; 2] = ["keeps", "regressions"];
 
 pub(crate) fn expand(options: Tokens, item: Tokens) -> Result<Tokens, Error> {
@@ -34,11 +34,11 @@ pub(crate) fn expand(options: Tokens, item: Tokens) -> Result<Tokens, Error> {
 }
 
 struct Options {
-    /// Calls of the methods of the cluster's builder.
+    /// Calls of methods of the cluster's builder.
     cluster: Tokens,
-    /// Calls of the methods of the exploration.
+    /// Calls of methods of the exploration.
     exploration: Tokens,
-    /// The path of the façade.
+    /// The path of the façade crate, `evenkeel` by default.
     facade: Tokens,
 }
 
@@ -70,7 +70,7 @@ impl Options {
     }
 }
 
-/// The name and the reason of an accepted finding, as in `"kept:secrets/web: it is made anew on purpose"`.
+/// Parses the name and the reason of an accepted finding, as in `"kept:secrets/web: it is recreated on purpose"`.
 fn accepted(value: &Expr) -> Result<(String, String), Error> {
     let text = match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value(),

@@ -79,17 +79,17 @@ pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(options.into(), item.into()).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// A scenario that is explored: a test that plays it undisturbed, and once more for each plan of what a real Kubernetes
-/// may do to the operator.
+/// Makes a scenario an exploration: a test that plays the scenario undisturbed, and once more for each plan of what a
+/// real Kubernetes cluster may do to the operator.
 ///
-/// The function is async, takes a `Cluster`, and returns nothing or a `Result`. It runs an operator, acts as a user, and
-/// waits with `settled()` after each step. It says nothing about faults. The options are those of `#[evenkeel::test]`
-/// without `seed`, `real_time` and `embedded`, and:
+/// The function is async, takes a `Cluster`, and returns nothing or a `Result`. It runs an operator, acts as a user,
+/// and waits with `settled()` after each step. It contains no faults. The options are those of `#[evenkeel::test]`
+/// without `seed`, `real_time` and `embedded`, and these:
 ///
 /// | option | what it sets |
 /// |---|---|
-/// | `keeps = "apps/deployments"` | a kind whose objects must not be destroyed and made again, as `GROUP/PLURAL`; may be repeated |
-/// | `accept = "kept:secrets/web: it is made anew on purpose"` | a finding that is accepted, and the reason; may be repeated |
+/// | `keeps = "apps/deployments"` | a kind whose objects must not be deleted and recreated, as `GROUP/PLURAL`; may be repeated |
+/// | `accept = "kept:secrets/web: it is recreated on purpose"` | a finding that is accepted, and the reason; may be repeated |
 /// | `regressions = "plans.txt"` | a file of the package with tokens, one a line, that are always played |
 ///
 /// `EVENKEEL_EXPLORE=quick`, `full` or a time such as `10m` says how much is explored. `EVENKEEL_PLAN=…` plays one plan

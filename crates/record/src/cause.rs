@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One reason of a reconcile: a change of an object, or a word such as `retry`, `requeue` and `timer`.
+/// One cause of a reconcile: a change of an object, or a word such as `retry`, `requeue` and `timer`.
 ///
 /// ```
 /// let cause = evenkeel_record::Cause::object("Pod", Some("prod"), "web", "created");
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cause {
-    /// What happened to the object, or the reason if no object changed.
+    /// What happened to the object, or the cause itself if no object changed.
     pub what: String,
     /// The kind of the object; empty if no object changed.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -34,7 +34,7 @@ impl Cause {
         Self { what, kind, namespace: namespace.map(str::to_owned), name }
     }
 
-    /// A reason that is no change of an object.
+    /// A cause that is not a change of an object.
     pub fn word(what: &str) -> Self {
         Self { what: what.to_owned(), ..Self::default() }
     }

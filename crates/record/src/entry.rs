@@ -1,4 +1,4 @@
-//! What happened, one entry each.
+//! The entries of a record: what happened, one value each.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,32 +15,32 @@ pub enum Entry {
     Request(Sent),
     /// A review that a webhook answered.
     Webhook(WebhookCall),
-    /// This process began or ceased to lead.
+    /// This process became the leader, or lost leadership.
     Leadership {
-        /// When.
+        /// When it happened, in microseconds since the start of the record.
         at: u64,
         /// The name of the lease.
         lease: String,
-        /// Whether this process leads from now on.
+        /// Whether this process leads from this moment on.
         leads: bool,
     },
-    /// A watch failed, was opened again, or listed again.
+    /// A watch failed, was reopened, or listed again.
     Watch {
-        /// When.
+        /// When it happened, in microseconds since the start of the record.
         at: u64,
-        /// What is watched.
+        /// The resource that the watch follows.
         source: String,
         /// What happened to the watch.
         what: String,
     },
-    /// A test or a person disturbed the cluster.
+    /// A test or a person disturbed the cluster on purpose.
     Disturbance {
-        /// When.
+        /// When it happened, in microseconds since the start of the record.
         at: u64,
         /// What was done.
         what: String,
     },
-    /// An entry of a newer version of the format.
+    /// An entry that a newer version of the format has added.
     #[serde(other)]
     Unknown,
 }
@@ -49,11 +49,11 @@ pub enum Entry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reconcile {
-    /// When it began, in microseconds since the start of the record.
+    /// When the reconcile began, in microseconds since the start of the record.
     pub at: u64,
     /// The name of the controller.
     pub controller: String,
-    /// The kind that the controller reconciles; empty if it has none of its own.
+    /// The kind that the controller reconciles, or an empty string for a controller without a kind of its own.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// The namespace of the key.
@@ -61,42 +61,42 @@ pub struct Reconcile {
     pub namespace: Option<String>,
     /// The name of the key.
     pub name: String,
-    /// The id of the reconcile, as in the log.
+    /// The id of the reconcile, which its log lines carry too.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// The id of its trace, if it is traced.
+    /// The id of the reconcile's trace, if it is traced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// Why it ran.
+    /// What caused the reconcile.
     pub causes: Vec<Cause>,
-    /// How many more causes there were.
+    /// How many causes beyond those in `causes` there were.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_causes: u64,
     /// How long the key was ready in the queue, in microseconds.
     pub wait: u64,
     /// How long the reconcile took, in microseconds.
     pub took: u64,
-    /// How many attempts in a row failed before this one.
+    /// How many attempts for this key failed in a row before this one.
     #[serde(skip_serializing_if = "is_zero_u32")]
     pub attempt: u32,
-    /// Whether the caches did not show the key's own last writes.
+    /// Whether the caches still lacked the reconciler's own last writes to this key.
     #[serde(skip_serializing_if = "is_false")]
     pub behind: bool,
-    /// The objects that it read from caches, with their revisions.
+    /// The objects that the reconcile read from caches, with their revisions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Read>,
-    /// The requests that it sent.
+    /// The requests that the reconcile sent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<Sent>,
-    /// How many more requests it sent.
+    /// How many requests beyond those in `requests` were sent.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_requests: u64,
-    /// How it ended.
+    /// How the reconcile ended.
     pub outcome: Outcome,
-    /// When the key is reconciled again without another cause, in microseconds after the end.
+    /// The delay after which the key is reconciled again without another cause, in microseconds after the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again: Option<u64>,
-    /// The error with its sources, if it failed.
+    /// The error with its sources, if the reconcile failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -106,16 +106,16 @@ pub struct Reconcile {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It waits for the next change.
+    /// The reconcile succeeded, and its key waits for the next change.
     #[default]
     Done,
-    /// It asked to be called again, at once or later.
+    /// The reconcile succeeded and asked to run again, at once or later.
     Requeued,
-    /// It failed and is tried again.
+    /// The reconcile failed and will be retried.
     Failed,
-    /// It failed and is not tried again.
+    /// The reconcile failed and will not be retried.
     FailedForGood,
-    /// It has not ended.
+    /// The reconcile is still running.
     Running,
 }
 
@@ -137,7 +137,7 @@ pub struct Read {
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
-    /// The resource version, if it is a number.
+    /// The object's resource version, or 0 if it is not a number.
     #[serde(skip_serializing_if = "is_zero")]
     pub revision: u64,
 }
@@ -146,9 +146,9 @@ pub struct Read {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Sent {
-    /// When it was sent, in microseconds since the start of the record.
+    /// When the request was sent, in microseconds since the start of the record.
     pub at: u64,
-    /// The client, for requests outside of a reconcile.
+    /// The client that sent the request, for requests outside of a reconcile.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// Kubernetes' verb, or `apply` for a server-side apply.
@@ -156,7 +156,7 @@ pub struct Sent {
     /// The API group; empty for the core group.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// The resource, such as `pods`; the path if the request addresses no resource.
+    /// The resource, such as `pods`, or the path if the request addresses no resource.
     pub resource: String,
     /// The subresource, such as `status`.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -167,20 +167,20 @@ pub struct Sent {
     /// The name of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The HTTP status; 0 if no answer came.
+    /// The HTTP status code, or 0 if no response came.
     pub code: u16,
-    /// How long the answer took, in microseconds.
+    /// How long the response took, in microseconds.
     pub took: u64,
-    /// The revision that the write created, if it changed something.
+    /// The revision that the write created, or 0 if it changed nothing.
     #[serde(skip_serializing_if = "is_zero")]
     pub revision: u64,
     /// The fields that the write changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// How many more fields it changed.
+    /// How many changed fields beyond those in `changes` there were.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_changes: u64,
-    /// The message of the refusal.
+    /// The message of the response, if it was an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -191,13 +191,16 @@ impl Sent {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "apply" | "delete" | "deletecollection")
     }
 
-    /// Whether the request was refused or never answered.
+    /// Whether the request was refused or got no response.
     pub fn is_failure(&self) -> bool {
         self.code == 0 || self.code >= 400
     }
 }
 
 /// A field that a write changed.
+///
+/// `from` and `to` are given only for numbers, booleans and the status of conditions. They are absent for all other
+/// values, for Secrets and for sensitive fields.
 ///
 /// `from` and `to` are values of numbers, booleans and words of conditions; they are absent for all other values, for
 /// Secrets and for sensitive fields.
@@ -218,24 +221,24 @@ pub struct Change {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WebhookCall {
-    /// When the call came, in microseconds since the start of the record.
+    /// When the webhook was called, in microseconds since the start of the record.
     pub at: u64,
     /// The caller, if it is known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// The path or URL of the webhook.
     pub path: String,
-    /// What was asked: the operation and the object.
+    /// The request that the webhook reviewed: its operation and its object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub what: String,
-    /// The HTTP status.
+    /// The HTTP status code of the response.
     pub code: u16,
-    /// How long the answer took, in microseconds.
+    /// How long the response took, in microseconds.
     pub took: u64,
 }
 
 impl Entry {
-    /// When it happened, in microseconds since the start of the record.
+    /// When the entry happened, in microseconds since the start of the record.
     pub fn at(&self) -> u64 {
         match self {
             Self::Reconcile(reconcile) => reconcile.at,
@@ -246,7 +249,7 @@ impl Entry {
         }
     }
 
-    /// Moves all times by this many microseconds.
+    /// Shifts all times by this many microseconds.
     pub(crate) fn shift(&mut self, micros: i64) {
         let moved = |at: &mut u64| *at = at.saturating_add_signed(micros);
         match self {

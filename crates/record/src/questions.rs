@@ -11,8 +11,8 @@ pub use stuck::{Quiet, Stuck, not_reconciled, stuck};
 use crate::entry::Entry;
 use crate::record::{Key, Record};
 
-/// The life of one object: its reconciles, the reconciles that it caused, and the requests about it, in the order of
-/// time. `resource` is the plural of its kind, such as `pods`, for the requests; without it they are left out.
+/// Returns the history of one object: its reconciles, the reconciles that it caused, and the requests for it, in order
+/// of time. Requests name the plural of a kind, so without `resource`, such as `pods`, they are left out.
 pub fn life<'r>(record: &'r Record, key: &Key, resource: Option<&str>) -> Vec<&'r Entry> {
     record.entries.iter().filter(|entry| is_about(entry, key, resource)).collect()
 }

@@ -1,4 +1,4 @@
-//! The document, and how it is read and written.
+//! The record as a document, and its encoding in JSON.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use crate::entry::{Entry, Reconcile};
 /// The version of the format. A reader refuses another version, and ignores unknown fields and entries of this one.
 pub const VERSION: &str = "evenkeel.dev/record/v1";
 
-/// What one process recorded.
+/// A record: what one process, or several, did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// [`VERSION`].
+    /// The version of the format, [`VERSION`].
     pub version: String,
     /// The name of the operator, cluster or test.
     #[serde(default)]
     pub name: String,
-    /// Who recorded it.
+    /// What kind of process recorded it.
     #[serde(default)]
     pub origin: Origin,
-    /// The wall-clock time at which the record begins, by RFC 3339.
+    /// The wall-clock time at which the record begins, in RFC 3339 format.
     #[serde(default)]
     pub started: String,
     /// When this document was made, in microseconds since the start.
@@ -33,7 +33,7 @@ pub struct Record {
     /// How many bytes the recorder may use.
     #[serde(default)]
     pub bytes_max: u64,
-    /// How many entries were dropped because they were too many.
+    /// How many old entries were dropped to stay within `bytes_max`.
     #[serde(default)]
     pub dropped: u64,
     /// The controllers.
@@ -42,7 +42,7 @@ pub struct Record {
     /// The watches.
     #[serde(default)]
     pub watches: Vec<Watch>,
-    /// What happened, in the order of time.
+    /// What happened, in order of time.
     #[serde(default)]
     pub entries: Vec<Entry>,
 }
@@ -65,7 +65,7 @@ impl Default for Record {
     }
 }
 
-/// Who made a record.
+/// What kind of process made a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -81,49 +81,49 @@ pub enum Origin {
     Exploration,
 }
 
-/// A controller and its queue, at the time when the record was taken.
+/// A controller and its queue, as they were when the record was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Controller {
     /// The name.
     pub name: String,
-    /// The operator that it belongs to, in a record of several.
+    /// The operator that runs the controller, if the record covers several operators.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub operator: String,
-    /// The kind that it reconciles; empty if it has none of its own.
+    /// The kind that the controller reconciles, or an empty string for a controller without a kind of its own.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// How many keys it reconciles at once.
+    /// How many keys the controller reconciles at the same time.
     pub workers: usize,
-    /// How many keys are ready.
+    /// How many keys are ready to be reconciled.
     pub ready: usize,
-    /// How many keys wait for a time.
+    /// How many keys wait until a later time.
     pub delayed: usize,
     /// How many keys are being reconciled.
     pub in_flight: usize,
 }
 
-/// A watch and its cache, at the time when the record was taken.
+/// A watch and its cache, as they were when the record was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Watch {
-    /// What is watched.
+    /// The resource that the watch follows.
     pub source: String,
-    /// The operator that it belongs to, in a record of several.
+    /// The operator that the watch belongs to, if the record covers several operators.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub operator: String,
-    /// Whether the cache is filled, and whether the watch works.
+    /// Whether the cache is filled and the watch is open.
     pub state: WatchState,
     /// The number of objects in the cache.
     pub objects: usize,
-    /// How many times the watch was opened again.
+    /// How many times the watch was reopened.
     pub restarts: u64,
-    /// How many times everything was listed.
+    /// How many times the resource was listed.
     pub lists: u64,
     /// The newest revision that the watch has seen.
     #[serde(skip_serializing_if = "is_zero")]
     pub revision: u64,
-    /// How long ago the watch last heard of the server, in microseconds.
+    /// How long ago the watch last received something from the server, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent: Option<u64>,
     /// The error of the last attempt, if it failed.
@@ -162,7 +162,7 @@ pub enum WatchState {
 pub struct Key {
     /// The kind, in any case.
     pub kind: String,
-    /// The namespace; none for cluster-scoped objects.
+    /// The namespace, or `None` for cluster-scoped objects.
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
@@ -193,14 +193,14 @@ impl fmt::Display for Key {
     }
 }
 
-/// A text is not a record.
+/// Why a text cannot be read as a record.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The text is not JSON, or its fields have other types.
     #[error("this is not a record")]
     Json(#[from] serde_json::Error),
-    /// The record has another version.
+    /// The record has a version that this program cannot read.
     #[error(
         "the record has version {found}, and this program reads {VERSION}; use the program that wrote it"
     )]
@@ -239,18 +239,18 @@ impl Record {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The reconciles, in the order of time.
+    /// The reconciles, in order of time.
     pub fn reconciles(&self) -> impl DoubleEndedIterator<Item = &Reconcile> {
         self.entries.iter().filter_map(Entry::reconcile)
     }
 
-    /// Moves all times by this many microseconds, such as to the start of another record.
+    /// Shifts all times by this many microseconds, for instance to align them with the start of another record.
     pub fn shift(&mut self, micros: i64) {
         self.taken = self.taken.saturating_add_signed(micros);
         self.entries.iter_mut().for_each(|entry| entry.shift(micros));
     }
 
-    /// Adds what another process recorded. Its times must count from the same start.
+    /// Adds what another process recorded. Its times must count from the start of this record.
     pub fn merge(&mut self, other: Record) {
         self.taken = self.taken.max(other.taken);
         self.bytes += other.bytes;

@@ -1,4 +1,4 @@
-//! A record in words: the lines of the timeline that tests, the command line and the page print.
+//! Text for people: the lines of a timeline, as tests, the command line and the dashboard print them.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::entry::{Change, Entry, Outcome, Reconcile, Sent};
 use crate::record::Record;
 
-/// One line of a timeline: the time, who acted, and what was done.
+/// Formats one line of a timeline: the time, who acted, and what was done.
 ///
 /// ```
 /// use std::time::Duration;
@@ -18,7 +18,7 @@ pub fn line(at: Duration, by: &str, text: &str) -> String {
     format!("{:>9.3}s  {by:<24} {text}", at.as_secs_f64())
 }
 
-/// A number of microseconds in words, such as `1.5 ms`.
+/// Formats a number of microseconds, such as `1.5 ms`.
 ///
 /// ```
 /// assert_eq!(evenkeel_record::duration(1_500), "1.5 ms");
@@ -38,7 +38,7 @@ pub fn duration(micros: u64) -> String {
 }
 
 impl Record {
-    /// The lines of the timeline, one for each step, in the order of time.
+    /// Returns the timeline of the record, one line for each step, in order of time.
     pub fn timeline(&self) -> Vec<String> {
         let mut lines: Vec<(u64, String)> = self.entries.iter().flat_map(lines_of).collect();
         lines.sort_by_key(|(at, _)| *at);
@@ -46,7 +46,7 @@ impl Record {
     }
 }
 
-/// The lines about one entry.
+/// Returns the timeline's lines for one entry, with their times.
 pub(crate) fn lines_of(entry: &Entry) -> Vec<(u64, String)> {
     let one = |at: u64, by: &str, text: String| vec![(at, line(Duration::from_micros(at), by, &text))];
     match entry {

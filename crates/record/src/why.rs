@@ -1,4 +1,4 @@
-//! Why an object is as it is, in one line, from a record and from the objects of the cluster.
+//! `why`: explains in one line why an object is in its current state, from a record and the objects of the cluster.
 
 mod objects;
 
@@ -11,7 +11,7 @@ use crate::text::duration;
 
 use objects::{Finalizing, first_false_condition, unready_pod};
 
-/// What is known about an object.
+/// What `why` may use to explain an object.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evidence<'a> {
     /// The record of the operator, if there is one.
@@ -22,7 +22,7 @@ pub struct Evidence<'a> {
     pub descendants: &'a [Value],
 }
 
-/// Why an object is as it is.
+/// Why an object is in its current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Why {
     /// What kind of reason it is.
@@ -35,31 +35,31 @@ pub struct Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A reconcile causes the next one, without end.
+    /// The object's reconciles trigger one another without end.
     Loop,
-    /// The API server refuses a request for lack of permission.
+    /// The API server forbids a request of the controller.
     Forbidden,
-    /// A webhook refuses a write.
+    /// A webhook denies a write of the controller.
     Webhook,
-    /// The object is being deleted, and a finalizer holds it.
+    /// The object is being deleted, and a finalizer blocks the deletion.
     Finalizer,
     /// Reconciles fail for another reason.
     Failing,
-    /// A watch of the controller does not work.
+    /// A watch of the controller fails.
     Watch,
-    /// A pod of the object does not get ready.
+    /// A pod of the object is not ready.
     Pod,
-    /// A condition of the object is not true.
+    /// A condition of the object is false.
     Condition,
     /// There is no such object.
     Missing,
-    /// Nobody has reconciled the object.
+    /// No recorded controller has reconciled the object.
     Unseen,
-    /// Nothing is wrong with it.
+    /// Nothing is wrong with the object.
     Fine,
 }
 
-/// Says why an object is as it is.
+/// Explains in one line why an object is in its current state.
 pub fn why(key: &Key, evidence: Evidence<'_>) -> Why {
     let last = evidence.record.and_then(|record| last_of(record, key));
     None.or_else(|| looping(key, evidence))
@@ -91,7 +91,7 @@ fn looping(key: &Key, evidence: Evidence<'_>) -> Option<Why> {
     said(Reason::Loop, found.to_string())
 }
 
-/// A request of the last reconcile that was refused for lack of permission, or by a webhook.
+/// Explains a request of the last reconcile that was forbidden, or that a webhook denied.
 fn refused(key: &Key, last: &Reconcile) -> Option<Why> {
     if !last.outcome.is_failure() {
         return None;
@@ -135,7 +135,7 @@ fn place(namespace: &Option<String>) -> String {
     namespace.as_deref().map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default()
 }
 
-/// How often it was tried, and when it is tried again.
+/// Says how often the last reconcile was attempted, and when the next attempt is.
 fn tries(last: &Reconcile) -> String {
     let times = last.attempt + 1;
     let tried = if times == 1 { "tried once".to_owned() } else { format!("tried {times} times") };
@@ -171,7 +171,7 @@ fn failing(last: &Reconcile) -> Option<Why> {
     said(Reason::Failing, format!("{} fails: {error} ({})", last.controller, tries(last)))
 }
 
-/// A watch that fails explains why an object was not reconciled, or from an old view.
+/// Explains a failing watch: the controller then does not reconcile the object, or reconciles it from an old view.
 fn watch_failing(evidence: Evidence<'_>, last: Option<&Reconcile>) -> Option<Why> {
     let watches = &evidence.record?.watches;
     let failing = watches.iter().find(|watch| watch.state == WatchState::Failing)?;

@@ -1,4 +1,4 @@
-//! What the director does to the cluster, outside of its lock.
+//! The actions of the director on the cluster, performed outside its lock.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::{PlanDirector, mishap_words};
 use crate::plan::Mishap;
 
-/// The path of a lease that no operator reads. Writing it shifts the revisions of what follows.
+/// The path of a lease that no operator reads. Writing to it shifts the revisions of everything after.
 const SHIFTED: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-/// By how many revisions what follows is shifted.
+/// How many writes shift the revisions.
 const SHIFTS: usize = 3;
-/// What somebody else writes into a field.
+/// The value that the foreign client writes into a field.
 const CHANGED: &str = "changed-by-somebody";
 
-/// One act of the director.
+/// One action of the director.
 pub(super) enum Act {
     Note(String),
     Resume(String),
@@ -25,16 +25,16 @@ pub(super) enum Act {
     Release,
     Cut(String),
     World(Mishap, String),
-    /// Lets time pass when nothing else is to be done.
+    /// Lets virtual time pass if nothing else is to be done at this rest.
     Wait(Duration),
-    /// Lets time pass at once.
+    /// Lets virtual time pass immediately.
     Advance(Duration),
-    /// Shifts revisions.
+    /// Writes objects that nobody reads, so that the following revisions are larger.
     Shift,
 }
 
 impl PlanDirector {
-    /// Performs an act in the middle of a request.
+    /// Performs an action while a request is in progress.
     pub(super) fn perform_now(&self, act: Act) {
         match act {
             Act::Note(what) => self.cluster.note_disturbance(what),
@@ -45,7 +45,7 @@ impl PlanDirector {
             Act::World(mishap, path) => {
                 let (cluster, removed) = (self.cluster.clone(), self.removed_by(mishap, &path));
                 self.state.lock().played.removed.extend(removed);
-                // The request that is struck waits meanwhile.
+                // The struck request waits while these requests are served.
                 let requests = World::new(&cluster, mishap, &path);
                 tokio::spawn(async move { requests.send(&cluster).await });
             }
@@ -53,12 +53,12 @@ impl PlanDirector {
         }
     }
 
-    /// Performs an act at a rest.
+    /// Performs an action while the cluster is at rest.
     pub(super) async fn perform(&self, act: Act) {
         let cluster = &self.cluster;
         match act {
             Act::Note(what) => cluster.note_disturbance(what),
-            // The scenario may have stopped the operator meanwhile.
+            // The scenario may have stopped the operator in the meantime.
             Act::Resume(operator) | Act::Restart(operator) | Act::Suspend(operator)
                 if !cluster.is_running(&operator) => {}
             Act::Resume(operator) => cluster.resume(&operator),
@@ -69,7 +69,7 @@ impl PlanDirector {
             }
             Act::Release => cluster.release_watches(),
             Act::Cut(operator) => {
-                // What is compacted cannot be read later.
+                // Compacted revisions cannot be read later, so their changes are gathered first.
                 {
                     let mut state = self.state.lock();
                     state.relisting = true;
@@ -89,7 +89,7 @@ impl PlanDirector {
         }
     }
 
-    /// The uids of the objects that a mishap removes.
+    /// Returns the uids of the objects that a mishap removes.
     fn removed_by(&self, mishap: Mishap, path: &str) -> Vec<String> {
         let paths: Vec<String> = match mishap {
             Mishap::Delete | Mishap::Evict => vec![path.to_owned()],
@@ -110,7 +110,7 @@ impl PlanDirector {
     }
 }
 
-/// The requests of a mishap.
+/// The requests that a mishap consists of.
 struct World {
     what: String,
     requests: Vec<(&'static str, String, Option<Value>)>,
@@ -152,7 +152,7 @@ impl World {
     }
 }
 
-/// Sends a request as somebody else would. The object may be gone already: then nothing happens.
+/// Sends a request as a foreign client. If the object is already gone, nothing happens.
 async fn send(cluster: &evenkeel_cluster::Cluster, method: &str, path: &str, body: Option<&Value>) {
     let content = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
@@ -167,7 +167,7 @@ async fn send(cluster: &evenkeel_cluster::Cluster, method: &str, path: &str, bod
 /// The name of the client that is neither the scenario nor an operator.
 const SOMEBODY: &str = "somebody";
 
-/// Whether the object with this key is at a path of the API.
+/// Returns whether the object with this key is the one at this path of the API.
 pub(crate) fn is_at(key: &str, path: &str) -> bool {
     let Some(target) = evenkeel_cluster::ResourcePath::parse(path) else { return false };
     let parts = crate::state::KeyParts::of(key);
@@ -182,8 +182,8 @@ fn stored_at(cluster: &evenkeel_cluster::Cluster, path: &str) -> Option<Value> {
     serde_json::from_slice(&found.json).ok()
 }
 
-/// The paths of the pods on a node that a controller replaces. A pod without one stays: nobody makes it again, and the steps
-/// of the scenario refer to it.
+/// Returns the paths of the pods on a node that have a controller. A pod without one is never replaced, and later steps
+/// of the scenario may refer to it, so it is left alone.
 fn pods_on(cluster: &evenkeel_cluster::Cluster, node: &str) -> Vec<String> {
     let node = node.rsplit('/').next().unwrap_or_default();
     let objects = cluster.stored_objects();
@@ -197,7 +197,8 @@ fn pods_on(cluster: &evenkeel_cluster::Cluster, node: &str) -> Vec<String> {
     paths.collect()
 }
 
-/// A merge patch that changes one field which somebody applies to the object: an entry of its data, or a label.
+/// Returns a merge patch that changes one applied field of the object, as a foreign client would: an entry of its data,
+/// or a label.
 pub(crate) fn change_of(object: &Value) -> Option<Value> {
     let applied = object["metadata"]["managedFields"].as_array()?.iter();
     let applied = applied.filter(|entry| entry["operation"] == "Apply" && entry["subresource"].is_null());
@@ -207,7 +208,7 @@ pub(crate) fn change_of(object: &Value) -> Option<Value> {
             fields.keys().find_map(|key| key.strip_prefix("f:").map(str::to_owned))
         };
         if let Some(key) = name(&fields["f:data"]) {
-            // The data of a Secret is in base64.
+            // Secrets hold base64.
             let value = if object["kind"] == "Secret" { "Y2hhbmdlZA==" } else { CHANGED };
             return Some(json!({"data": {key: value}}));
         }
@@ -218,7 +219,8 @@ pub(crate) fn change_of(object: &Value) -> Option<Value> {
     None
 }
 
-/// A merge patch for the status of a pod whose containers are not ready. `None` if the pod does not run.
+/// Returns a merge patch for the status of a pod that makes its containers not ready, or `None` if the pod is not
+/// running.
 fn unready(pod: &Value, crashed: bool) -> Option<Value> {
     let status = &pod["status"];
     if status["phase"] != "Running" {

@@ -1,6 +1,6 @@
-//! What happens at a rest, in this order: somebody leads again; operators return and held events arrive; the strikes of
-//! this rest; the world heals; stale views end; the state is kept for comparison; operators leave and watches are held
-//! for the steps that follow. The cluster comes to rest again after each of these.
+//! What the director does at each rest, in this order: wait for a leader; start stopped operators and deliver held
+//! events; carry out the strikes of this rest; let objects recover; end stale views; keep the state for comparison;
+//! stop operators and hold watches for the next steps. The cluster comes to rest again after each of these.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use super::{Checkpoint, Lagged, PlanDirector, State, healing_time, watches_of};
 use crate::plan::{Point, Strike};
 use crate::state::KeyParts;
 
-/// How much time passes at each rest of the run that learns what depends on times.
+/// How much virtual time passes at each rest of the run that learns what depends on time.
 const SHIFT: Duration = Duration::from_secs(17);
-/// How much longer than a lease duration it may take until somebody leads: two retry periods and their jitter.
+/// How much longer than a lease duration a takeover may last: two retry periods and their jitter.
 const TAKE_OVER: Duration = Duration::from_secs(5);
 
-/// How long it takes all clients to list again: more than the longest pause before it.
+/// How long it takes until all clients have listed again: more than the longest pause before a relist.
 const LIST_AGAIN: Duration = Duration::from_secs(2);
 
 impl PlanDirector {
-    /// What happens at a rest now, and whether the wait for rest goes on afterwards.
+    /// Returns the next actions at a rest, and whether the director waits for rest again afterwards.
     pub(super) fn acts(&self) -> (Vec<Act>, bool) {
         let mut state = self.state.lock();
         let rest = state.rests + 1;
@@ -70,13 +70,13 @@ impl PlanDirector {
         (leaving, false)
     }
 
-    /// Whether the scenario is broken off at the rest that is just over.
+    /// Returns whether the plan breaks the scenario off at the rest that has just ended.
     pub(super) fn is_last(&self) -> bool {
         let state = self.state.lock();
         self.plan.until == Some(state.rests) && !state.finishing
     }
 
-    /// The longest duration of the leases that operators hold.
+    /// Returns the longest duration of the leases that operators hold.
     fn lease_duration(&self) -> Duration {
         let objects = self.cluster.stored_objects();
         let leases = objects.iter().filter(|object| {
@@ -185,7 +185,8 @@ impl PlanDirector {
         acts
     }
 
-    /// Restarts all operators at the end of a run that cannot be compared step by step: at rest, nothing is left to write.
+    /// Returns restarts of all operators for the end of a run whose steps cannot be compared. At that rest, no operator
+    /// should have anything left to write.
     fn forced(&self, state: &mut State, revision: u64) -> Option<Vec<Act>> {
         if !state.finishing || !self.plan.leaves_the_path() {
             return None;
@@ -197,12 +198,12 @@ impl PlanDirector {
         Some(operators.into_iter().map(Act::Restart).collect())
     }
 
-    /// Keeps the state of this rest, and the changes since the last one.
+    /// Keeps the state at this rest, and adds the changes since the last one to the history.
     fn keep(&self, state: &mut State, revision: u64) {
         let disturbed = state.is_disturbed();
         self.gather(state, revision);
         let objects = self.cluster.stored_objects();
-        // A scenario that was broken off ends as the undisturbed one is at that rest.
+        // A scenario that was broken off is compared with the undisturbed run at the rest where it ended.
         let rest = match self.plan.until {
             Some(until) if state.finishing => until,
             _ => state.rests + 1,
@@ -210,7 +211,7 @@ impl PlanDirector {
         state.played.checkpoints.push(Checkpoint { rest, revision, objects, disturbed });
     }
 
-    /// Adds the changes since the last time to the history.
+    /// Adds the changes since the last call to the history.
     pub(super) fn gather(&self, state: &mut State, revision: u64) {
         match self.cluster.changes_after(state.seen_revision) {
             Some(changes) => state.played.changes.get_or_insert_default().extend(changes),

@@ -1,4 +1,4 @@
-//! What strikes do, in words.
+//! Descriptions of strikes for reports.
 
 use evenkeel_cluster::{CrashMoment, Fault};
 
@@ -12,7 +12,7 @@ pub(crate) fn moment_words(moment: CrashMoment) -> &'static str {
     }
 }
 
-/// What a fault is, in words.
+/// Describes a fault as a sentence.
 pub(crate) fn fault_words(fault: Fault) -> &'static str {
     match fault {
         Fault::Conflict => "the server answered 409 Conflict",
@@ -26,7 +26,7 @@ pub(crate) fn fault_words(fault: Fault) -> &'static str {
     }
 }
 
-/// What a mishap does to an object, in words.
+/// Describes what a mishap did to an object.
 pub(crate) fn mishap_words(mishap: Mishap, path: &str) -> String {
     match mishap {
         Mishap::Delete => format!("somebody deleted {path}"),

@@ -1,18 +1,18 @@
-//! Plans of two strikes, those first that touch the same object.
+//! Plans with two strikes. Pairs that touch the same object come first.
 
 use evenkeel_cluster::{CrashMoment, Fault};
 
 use crate::learn::{Asked, Learned};
 use crate::plan::{Back, Mishap, Plan, Point, Strike};
 
-/// The moments of two crashes.
+/// The moments of the two crashes of a pair.
 const PAIRED: [(CrashMoment, CrashMoment); 2] =
     [(CrashMoment::Unanswered, CrashMoment::Unanswered), (CrashMoment::Before, CrashMoment::Unanswered)];
 
-/// Pairs of strikes in the order in which they are played, and how many there are in all.
+/// Returns pairs of strikes in the order in which they are played, and how many pairs there are in total.
 pub(crate) fn pairs(learned: &Learned, most: usize) -> (Vec<Plan>, usize) {
     let writes: Vec<&Asked> = learned.requests.iter().filter(|asked| asked.has_effect).collect();
-    // The kinds of pairs take turns, so that a budget sees something of each.
+    // The kinds of pairs alternate, so that a small budget plays some of each.
     let kinds = [
         two_requests(&writes, |first, second| first.object == second.object),
         crash_and_view(&writes, learned),
@@ -58,7 +58,7 @@ fn two_requests(writes: &[&Asked], which: impl Fn(&Asked, &Asked) -> bool) -> Ve
     plans
 }
 
-/// A crash at a write, and at the next rest a view of the time before it.
+/// A crash at a write, and at the next rest a view from before the write.
 fn crash_and_view(writes: &[&Asked], learned: &Learned) -> Vec<Plan> {
     let mut plans = Vec::new();
     for asked in writes {
@@ -75,7 +75,7 @@ fn crash_and_view(writes: &[&Asked], learned: &Learned) -> Vec<Plan> {
     plans
 }
 
-/// A crash at a write of a child, and somebody who deletes it at the next rest.
+/// A crash at a write of a child, whose object a foreign client deletes at the next rest.
 fn crash_and_mishap(writes: &[&Asked], learned: &Learned) -> Vec<Plan> {
     let mut plans = Vec::new();
     for asked in writes {
@@ -102,7 +102,7 @@ fn crash_and_absence(writes: &[&Asked], learned: &Learned) -> Vec<Plan> {
     plans
 }
 
-/// An absence over one step, and on return a view of the time before it.
+/// An absence over one step, and on return a view from before the absence.
 fn absence_and_view(learned: &Learned) -> Vec<Plan> {
     let mut plans = Vec::new();
     for operator in &learned.operators {

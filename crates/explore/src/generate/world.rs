@@ -1,4 +1,5 @@
-//! Plans in which the world misbehaves: somebody deletes or changes a child, pods crash and are evicted, a node is lost.
+//! Plans in which something happens to objects: a foreign client deletes or changes a child, pods crash or are evicted,
+//! a node is lost.
 
 use std::collections::BTreeSet;
 
@@ -30,12 +31,13 @@ pub(super) fn mishaps(learned: &Learned, plans: &mut Generated) {
     }
 }
 
-/// Somebody deletes a child just before a write of its operator, at each write while the child lives.
+/// Makes plans in which a foreign client deletes a child just before each write that its operator makes while the child
+/// exists.
 fn while_reconciling(child: &Child, learned: &Learned, plans: &mut Generated) {
     let ours = learned.requests.iter().filter(|asked| asked.operator == child.operator && asked.has_effect);
     for asked in ours {
         let lives = child.lives.iter().any(|(made, gone)| *made <= asked.revision && asked.revision < *gone);
-        // A child that is not there at the next rest is on its way out: nobody makes it again.
+        // A child that is gone at the next rest is being removed anyway, and nobody makes it again.
         if !lives || !child.rests.contains(&learned.rest_after(asked.revision)) {
             continue;
         }

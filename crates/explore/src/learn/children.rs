@@ -1,4 +1,4 @@
-//! The objects of an undisturbed run that the world may do something to: the children of operators, and pods.
+//! The objects of the undisturbed run that plans can delete, change or crash: children of operators, and pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,29 +9,29 @@ use crate::director::change_of;
 use crate::run::Run;
 use crate::state::{KeyParts, has_controller};
 
-/// A child of an operator: an object that it wrote and watches, and that another object owns.
+/// A child of an operator: an object that the operator writes and watches, and that has an owner.
 #[derive(Clone, Debug)]
 pub(crate) struct Child {
     pub(crate) operator: String,
     pub(crate) path: String,
-    /// The rests at which it exists.
+    /// The rests at which the child exists.
     pub(crate) rests: Vec<usize>,
-    /// Whether the operator applies a field of it that somebody else can change.
+    /// Whether the operator applies a field of the child that another client can change.
     pub(crate) is_applied: bool,
-    /// The revisions at which it was made and gone.
+    /// The revisions at which the child was created and removed, for each time that it existed.
     pub(crate) lives: Vec<(u64, u64)>,
 }
 
-/// A pod that runs at a rest.
+/// A running pod at a rest.
 #[derive(Clone, Debug)]
 pub(crate) struct Pod {
     pub(crate) path: String,
     pub(crate) rest: usize,
-    /// The node that it runs on.
+    /// The node that the pod runs on.
     pub(crate) node: String,
 }
 
-/// The objects that an operator wrote and watches, and that have an owner.
+/// Returns the objects that an operator wrote and watches, and that have an owner.
 pub(super) fn children(
     run: &Run,
     operators: &[String],
@@ -60,7 +60,7 @@ pub(super) fn children(
     children.filter(|child| !child.rests.is_empty()).collect()
 }
 
-/// The name in a path, or that of the object which the request created at this revision.
+/// Returns the name in a path, or that of the object that the request created at this revision.
 fn name_of(run: &Run, name: &str, wrote: u64) -> Option<String> {
     if !name.is_empty() {
         return Some(name.to_owned());
@@ -70,13 +70,14 @@ fn name_of(run: &Run, name: &str, wrote: u64) -> Option<String> {
     Some(KeyParts::of(changes[at].key()).name.to_owned())
 }
 
-/// Whether changes of objects of this kind wake an operator. Operators that are not ours do not tell.
+/// Returns whether changes of objects of this kind trigger a reconcile of an operator. Operators that do not use this
+/// runtime do not report it, and count as not triggered.
 fn wakes(run: &Run, object: &Value) -> bool {
     let kind = format!("{} ", object["kind"].as_str().unwrap_or_default());
     run.causes.is_empty() || run.causes.iter().any(|causes| causes.contains(&kind))
 }
 
-/// The rests at which an object exists, belongs to an owner, has not run to its end, and wakes an operator.
+/// Returns the rests at which an object exists, has an owner, has not finished, and triggers an operator.
 fn found(run: &Run, (kind, namespace, name): &(String, String, String)) -> Vec<(usize, Value)> {
     let checkpoints = run.played.checkpoints.iter();
     let found = checkpoints.filter_map(|checkpoint| {
@@ -91,7 +92,7 @@ fn found(run: &Run, (kind, namespace, name): &(String, String, String)) -> Vec<(
     found.collect()
 }
 
-/// The revisions between which an object lives.
+/// Returns the revisions between which an object exists, for each time that it existed.
 fn lives(run: &Run, (kind, namespace, name): &(String, String, String)) -> Vec<(u64, u64)> {
     let mut lives = Vec::new();
     for change in run.played.changes.iter().flatten() {
@@ -114,13 +115,13 @@ fn is_owned(object: &Value) -> bool {
     has_controller(object) && object["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Whether an object has done its work: nobody makes it again.
+/// Returns whether an object has finished its work, so that nobody would recreate it.
 fn is_finished(kind: &str, object: &Value) -> bool {
     let phase = object["status"]["phase"].as_str().unwrap_or_default();
     kind == "batch/jobs" || (kind == "/pods" && matches!(phase, "Succeeded" | "Failed"))
 }
 
-/// The pods that run at each rest and that a controller replaces.
+/// Returns the pods that run at each rest and that a controller would replace.
 pub(super) fn pods(run: &Run) -> Vec<Pod> {
     let mut pods = Vec::new();
     for checkpoint in &run.played.checkpoints {

@@ -7,10 +7,10 @@ use crate::plan::Plan;
 use crate::run::Run;
 use crate::state::{KeyParts, World};
 
-/// How many differences a finding tells.
+/// How many differences a finding lists.
 const DIFFERENCES_TOLD: usize = 6;
 
-/// Compares the state at each rest at which no disturbance was in force.
+/// Compares the state at each rest at which no disturbance was active.
 pub(super) fn same_end(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict> {
     run.played.checkpoints.iter().filter(|checkpoint| !checkpoint.disturbed).find_map(|checkpoint| {
         let rest = checkpoint.rest;
@@ -24,20 +24,22 @@ pub(super) fn same_end(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verd
     })
 }
 
-/// What built-in controllers leave behind depends on the steps that the operator has seen, such as the claims of a
-/// StatefulSet that was scaled down. It is no fault of an operator that does not look after that kind.
+/// Returns whether a difference is left over by built-in controllers, such as the claims of a StatefulSet that was
+/// scaled down. These depend on the steps that the operator has seen, and are not the fault of an operator that does
+/// not manage their kind.
 fn is_residue(difference: &Difference, learned: &Learned) -> bool {
     let is_ours = match &difference.found {
-        // What was never made is missed only if an operator or the scenario makes it.
+        // A missing object counts only if an operator or the scenario creates it.
         None => learned.authored.contains(&difference.object),
-        // What is left is to be cleaned up by an operator that looks after its kind.
+        // An extra object counts only if an operator that manages its kind should have removed it.
         Some(_) => learned.managed.contains(&KeyParts::of(&difference.object).kind()),
     };
     difference.path.is_empty() && !is_ours
 }
 
-/// Where the scenario's own steps had another effect, the ends cannot be compared. But what operators make is there only as
-/// long as its cause: at the end there is nothing of it that the undisturbed run does not have.
+/// Checks runs whose states cannot be compared because a step of the scenario had another effect. What an operator
+/// makes exists only as long as its cause, so at the end nothing of it may exist that the undisturbed run does not
+/// have.
 pub(super) fn left(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict> {
     let last = run.played.checkpoints.last().filter(|last| !last.disturbed)?;
     let (expected, varying) = (learned.worlds.get(last.rest - 1)?, learned.varying.get(last.rest - 1)?);

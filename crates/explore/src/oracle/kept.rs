@@ -1,4 +1,4 @@
-//! Judges what was destroyed and made again.
+//! Judges which objects were deleted and recreated.
 
 use super::{Oracle, Verdict};
 use crate::history::{remade, with_dependents};
@@ -6,8 +6,9 @@ use crate::learn::Learned;
 use crate::run::Run;
 use crate::state::KeyParts;
 
-/// What exists at a rest of the undisturbed run is not destroyed and made again more often than there, between two rests at
-/// which no disturbance is in force. What the plan itself removed, and what depends on it, is left out.
+/// Checks that objects which exist at a rest of the undisturbed run are not deleted and recreated more often than
+/// there, between two rests without an active disturbance. Objects that the plan itself removed, and their dependents,
+/// are left out.
 pub(super) fn kept(run: &Run, learned: &Learned, precious: &[String]) -> Option<Verdict> {
     let changes = run.played.changes.as_ref()?;
     let removed = with_dependents(changes, &run.played.removed);

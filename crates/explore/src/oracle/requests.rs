@@ -1,4 +1,4 @@
-//! Judges the requests of operators: what they write at rest, what they observe, whether they may, and whether they lead.
+//! Judges the requests of operators: writes at rest, observed generations, permissions, and leadership.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::history::observed_generation_back;
 use crate::run::Run;
 use crate::state::KeyParts;
 
-/// A restart at rest writes nothing.
+/// Checks that an operator restarted at rest writes nothing.
 pub(super) fn idempotent(run: &Run) -> Option<Verdict> {
     run.played.restarts.iter().find_map(|(operator, before, after)| {
         let written = run.exchanges.iter().find(|exchange| {
@@ -24,14 +24,15 @@ pub(super) fn idempotent(run: &Run) -> Option<Verdict> {
     })
 }
 
-/// Leases and Events are upkeep. Nodes register again when the built-in controllers start.
+/// Returns whether a request is upkeep: leases, Events, and nodes that register again when the built-in controllers
+/// start.
 fn is_upkeep(exchange: &Exchange) -> bool {
     let upkeep = ["leases", "events", "nodes"];
     exchange.target().is_some_and(|target| upkeep.contains(&&*target.resource))
 }
 
-/// `observedGeneration` never goes back. An operator whose view of that kind is behind notes what it sees: it goes back
-/// only in the eyes of those who are ahead.
+/// Checks that `observedGeneration` never decreases. An operator whose view of the kind lags behind is excused: it
+/// records the generation that it sees.
 pub(super) fn observed(run: &Run) -> Option<Verdict> {
     let is_excused = |kind: &str, revision: u64| {
         run.played.lags.iter().any(|lag| {
@@ -48,7 +49,7 @@ pub(super) fn observed(run: &Run) -> Option<Verdict> {
     Some(Verdict::new(Oracle::ObservedGeneration, back.object, what))
 }
 
-/// The permissions of operators suffice.
+/// Checks that no request of an operator was forbidden.
 pub(super) fn permitted(run: &Run) -> Option<Verdict> {
     let forbidden = run.exchanges.iter().find(|exchange| {
         let is_operator = run.operators.iter().any(|operator| **operator == *exchange.by);
@@ -57,13 +58,13 @@ pub(super) fn permitted(run: &Run) -> Option<Verdict> {
     Some(Verdict::new(Oracle::Permissions, "", format!("a request was forbidden: {}", forbidden.summary())))
 }
 
-/// No replica writes that does not hold the lease of its election at that moment.
+/// Checks that no replica writes without holding the lease of its election at that moment.
 pub(super) fn leads(run: &Run) -> Option<Verdict> {
     let candidates = candidates(run);
     if candidates.is_empty() {
         return None;
     }
-    // The holder of each lease after each of its revisions.
+    // Who held each lease after each of its revisions.
     let mut holders: BTreeMap<&str, Vec<(u64, String)>> = BTreeMap::new();
     for change in run.played.changes.iter().flatten() {
         if KeyParts::of(change.key()).plural == "leases" {
@@ -87,7 +88,8 @@ pub(super) fn leads(run: &Run) -> Option<Verdict> {
     })
 }
 
-/// The lease that each operator competes for, as the end of its key, and the identities that it has had.
+/// Returns the lease that each operator competes for, as the end of its key, and the identities that the operator has
+/// had.
 fn candidates(run: &Run) -> BTreeMap<String, (String, Vec<String>)> {
     let mut candidates: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
     for exchange in run.exchanges.iter().filter(|it| it.method != http::Method::GET) {

@@ -1,4 +1,4 @@
-//! How often and how long keys are reconciled.
+//! How often keys are reconciled, and how long that takes.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ pub struct Activity {
     pub key: String,
     /// The number of reconciles.
     pub reconciles: usize,
-    /// How many of them failed.
+    /// How many of the reconciles failed.
     pub failures: usize,
-    /// The time that they took together, in microseconds.
+    /// The total duration of the reconciles, in microseconds.
     pub took: u64,
-    /// The time that the key waited in the queue, in microseconds.
+    /// The total time that the key was ready in the queue, in microseconds.
     pub waited: u64,
-    /// How many writes they made.
+    /// How many writes the reconciles made.
     pub writes: usize,
 }
 

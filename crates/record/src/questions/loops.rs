@@ -1,4 +1,4 @@
-//! Keys that wake themselves: a write of a reconcile causes the next reconcile of the same key, again and again.
+//! Loops: a reconcile writes to an object, and that write causes the next reconcile of the same key, again and again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,14 +7,15 @@ use crate::entry::{Change, Reconcile, Sent};
 use crate::record::Record;
 use crate::text::duration;
 
-/// How many rounds in a row make a loop. A controller that adds a finalizer, creates children and writes a status wakes
-/// itself three or four times before it is done.
+/// How many rounds in a row count as a loop. A controller that adds a finalizer, creates children and writes a status
+/// triggers itself three or four times before it is done.
 const ROUNDS_MIN: usize = 5;
 
-/// How far apart two rounds of a loop may be, in microseconds: a minute. A key that writes more seldom does so by a timer.
+/// The longest time between two rounds of a loop, in microseconds: a minute. A key that writes less often than that
+/// does so by a timer.
 const ROUND_MAX: u64 = 60_000_000;
 
-/// A key that wakes itself.
+/// A key whose reconciles trigger one another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
     /// The name of the controller.
@@ -27,13 +28,13 @@ pub struct Loop {
     pub name: String,
     /// How many rounds in a row were seen.
     pub rounds: usize,
-    /// The time of these rounds together, in microseconds.
+    /// The time that these rounds span, in microseconds.
     pub within: u64,
-    /// The write that wakes the key, in words, such as `patch sites/web/status`.
+    /// The write that triggers the key, such as `patch sites/web/status`.
     pub write: String,
     /// The fields that each round writes.
     pub fields: Vec<String>,
-    /// The last change of the first of these fields, with its values if they are kept.
+    /// The last change of the first of these fields, with its values if the record has them.
     pub change: Option<Change>,
     /// When the last round was, in microseconds since the start of the record.
     pub last: u64,
@@ -51,7 +52,7 @@ impl fmt::Display for Loop {
     }
 }
 
-/// The loops that were going on when the record was taken or when the last reconcile of the key was recorded, the
+/// Returns the loops that were still going on at the end of the record, or at the last recorded reconcile of their key,
 /// longest first.
 pub fn loops(record: &Record) -> Vec<Loop> {
     let mut by_key: BTreeMap<(&str, &Option<String>, &str), Vec<&Reconcile>> = BTreeMap::new();
@@ -64,8 +65,8 @@ pub fn loops(record: &Record) -> Vec<Loop> {
     found
 }
 
-/// The loop at the end of these reconciles of one key. A round is a reconcile that changed an object and is followed by
-/// one that this object caused.
+/// Returns the loop at the end of these reconciles of one key, if there is one. A round is a reconcile that changed an
+/// object, followed by a reconcile that this change caused.
 fn loop_of(all: &[&Reconcile]) -> Option<Loop> {
     let mut rounds: Vec<(&Reconcile, &Sent)> = Vec::new();
     for pair in all.windows(2).rev() {
@@ -73,7 +74,7 @@ fn loop_of(all: &[&Reconcile]) -> Option<Loop> {
         let near = after.at.saturating_sub(before.at) <= ROUND_MAX;
         match before.requests.iter().find(|sent| near && wakes(before, sent, after)) {
             Some(sent) => rounds.push((before, sent)),
-            // The end of the loop may be a reconcile that runs just now and has not caused the next one.
+            // The last reconcile of the loop may still be running, and has not caused another one yet.
             None => break,
         }
     }
@@ -97,7 +98,7 @@ fn loop_of(all: &[&Reconcile]) -> Option<Loop> {
     })
 }
 
-/// Whether a write of one reconcile is what caused the next one.
+/// Whether a write of one reconcile caused the next one.
 fn wakes(before: &Reconcile, sent: &Sent, after: &Reconcile) -> bool {
     let wrote = sent.is_write() && !sent.is_failure() && (sent.revision > 0 || !sent.changes.is_empty());
     let own = sent.name == before.name && sent.namespace == before.namespace;
@@ -108,7 +109,7 @@ fn wakes(before: &Reconcile, sent: &Sent, after: &Reconcile) -> bool {
     wrote && after.causes.iter().any(caused)
 }
 
-/// Whether `resource` is the plural of `kind` by the rules of English, as Kubernetes' resources are.
+/// Whether `resource` is the plural of `kind`, formed as Kubernetes forms its resource names.
 pub(crate) fn is_plural_of(resource: &str, kind: &str) -> bool {
     let kind = kind.to_lowercase();
     let (Some(last), false) = (kind.chars().last(), kind.is_empty()) else { return false };
@@ -117,7 +118,7 @@ pub(crate) fn is_plural_of(resource: &str, kind: &str) -> bool {
         || (last == 'y' && resource.strip_suffix("ies") == Some(&kind[..kind.len() - 1]))
 }
 
-/// The fields that the writes of all rounds changed.
+/// Returns the fields that the writes of all rounds have changed.
 fn fields_of_every(rounds: &[(&Reconcile, &Sent)]) -> Vec<String> {
     let Some((_, first)) = rounds.first() else { return Vec::new() };
     let in_all =

@@ -1,14 +1,15 @@
-//! Keys that fail again and again, and keys that nobody has looked at for long.
+//! Keys whose reconciles keep failing, and keys that have not been reconciled for a long time.
 
 use std::collections::BTreeMap;
 
 use crate::entry::{Outcome, Reconcile};
 use crate::record::Record;
 
-/// How many failures in a row make a key stuck: with the default backoff, the third comes within 20 ms.
+/// How many failures in a row make a key count as stuck. With the default back-off, the third failure comes within 20
+/// ms.
 const FAILURES_MIN: u32 = 3;
 
-/// A key whose reconciles keep failing, or that has failed for good.
+/// A key whose reconciles keep failing, or whose last failure is final.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stuck {
     /// The name of the controller.
@@ -19,7 +20,7 @@ pub struct Stuck {
     pub key: String,
     /// How many attempts in a row have failed.
     pub failures: u32,
-    /// Whether the key is not tried again.
+    /// Whether the last failure is final, so that the key is not retried.
     pub for_good: bool,
     /// The last error.
     pub error: String,
@@ -27,7 +28,7 @@ pub struct Stuck {
     pub last: u64,
 }
 
-/// A key that was not reconciled for long.
+/// A key that has not been reconciled for a long time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quiet {
     /// The name of the controller.
@@ -38,15 +39,15 @@ pub struct Quiet {
     pub since: u64,
 }
 
-/// The keys whose last attempts failed, those with the most failures first.
+/// Returns the keys whose last attempts failed, those with the most failures first.
 pub fn stuck(record: &Record) -> Vec<Stuck> {
     let mut found: Vec<Stuck> = last_of_each(record).into_iter().filter_map(stuck_at).collect();
     found.sort_by(|a, b| b.failures.cmp(&a.failures).then_with(|| a.key.cmp(&b.key)));
     found
 }
 
-/// The keys whose last reconcile ended more than this many microseconds before the record was taken, the longest ago
-/// first.
+/// Returns the keys whose last reconcile ended more than `longer_than` microseconds before the record was taken, the
+/// longest ago first.
 pub fn not_reconciled(record: &Record, longer_than: u64) -> Vec<Quiet> {
     let since = |reconcile: &Reconcile| record.taken.saturating_sub(reconcile.at + reconcile.took);
     let quiet = last_of_each(record).into_iter().filter(|reconcile| since(reconcile) > longer_than);

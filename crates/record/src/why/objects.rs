@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Conditions that are good when they are false.
+/// Conditions whose normal status is false.
 const GOOD_WHEN_FALSE: [&str; 8] = [
     "Degraded",
     "DiskPressure",
@@ -14,9 +14,9 @@ const GOOD_WHEN_FALSE: [&str; 8] = [
     "Stalled",
 ];
 
-/// An object that is being deleted and is held by finalizers.
+/// An object that is being deleted and waits for its finalizers.
 pub(super) struct Finalizing {
-    /// When its deletion was asked for.
+    /// The deletion timestamp.
     pub(super) since: String,
     pub(super) finalizers: Vec<String>,
 }
@@ -31,7 +31,7 @@ impl Finalizing {
     }
 }
 
-/// The name of a pod that should be ready and is not, and why.
+/// Returns the name of a pod that should be ready but is not, and the reason.
 pub(super) fn unready_pod(object: &Value) -> Option<(String, String)> {
     if object["kind"] != "Pod" || !object["metadata"]["deletionTimestamp"].is_null() {
         return None;
@@ -54,7 +54,7 @@ pub(super) fn unready_pod(object: &Value) -> Option<(String, String)> {
     Some((name, why))
 }
 
-/// The first container that does not run, and why.
+/// Returns the first container that is not running, and the reason.
 fn waiting_container(status: &Value) -> Option<String> {
     let all = ["initContainerStatuses", "containerStatuses"].into_iter();
     let mut containers = all.filter_map(|field| status[field].as_array()).flatten();
@@ -70,7 +70,7 @@ fn waiting_container(status: &Value) -> Option<String> {
     })
 }
 
-/// The first condition of an object that is false and should be true, and why.
+/// Returns the first condition that is false but should be true, and the reason.
 pub(super) fn first_false_condition(object: &Value) -> Option<(String, String)> {
     let conditions = object["status"]["conditions"].as_array()?;
     let wrong = conditions.iter().find(|condition| {
@@ -84,7 +84,7 @@ fn condition<'v>(status: &'v Value, name: &str) -> Option<&'v Value> {
     status["conditions"].as_array()?.iter().find(|condition| condition["type"] == name)
 }
 
-/// Reason and message of a condition or of a container's state.
+/// Returns the reason and message of a condition or a container state.
 fn reason_of(value: &Value) -> String {
     let text = |field: &str| value[field].as_str().filter(|text| !text.is_empty());
     match (text("reason"), text("message")) {

@@ -62,14 +62,14 @@ impl<K: Object> Cache<K> {
         found.ok_or_else(|| ContextError::UndeclaredIndex { index: index.into(), kept: store.index_names() })
     }
 
-    /// How many objects have this value in the index with this name, without a look at them.
+    /// Counts the objects that have this value in the index with this name. Takes constant time.
     pub fn count_by_index(&self, index: &str, value: &str) -> Result<usize, ContextError> {
         let store = self.store.read();
         let count = store.count_by_index(index, value);
         count.ok_or_else(|| ContextError::UndeclaredIndex { index: index.into(), kept: store.index_names() })
     }
 
-    /// How many objects have an owner reference to this uid, without a look at them. Needs
+    /// Counts the objects that have an owner reference to this uid. Takes constant time. Needs
     /// [`Index::by_owner`](crate::Index::by_owner), which `Controller::owns` declares.
     pub fn count_owned_by(&self, uid: &str) -> Result<usize, ContextError> {
         self.count_by_index(crate::index::BY_OWNER, uid)

@@ -40,9 +40,10 @@ use crate::{Object, Request};
 /// The context of a reconcile: its key and causes, reads, writes, status and events. `S` is the state of the operator.
 /// Cloning is cheap.
 ///
-/// `D` is the list of the controller's kinds that [`kinds!`](crate::kinds!) makes. With one, a read or an owned write of a
-/// kind that is missing in the list does not compile. Without one, it is [`AnyKind`]: the methods of
-/// [`Controller`](crate::Controller) say what the controller watches, and a read of anything else is an error at run time.
+/// `D` is a list of the controller's kinds, made by [`kinds!`](crate::kinds!). With a list, a read or an owned write of
+/// a kind that the list lacks does not compile. Without a list, `D` is [`AnyKind`]: methods of
+/// [`Controller`](crate::Controller) such as `owns` declare what the controller watches, and a read of any other kind
+/// is a run-time error that names the line to add.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -75,7 +76,7 @@ pub(crate) struct Inner {
     /// Whether the caches do not show this key's own last writes.
     behind: bool,
     owner: LazyOwner,
-    /// What this reconcile did, shared with contexts that are made from this one.
+    /// What this reconcile has read and written so far. Contexts derived from this one share it.
     pub(crate) tally: Arc<Mutex<Tally>>,
 }
 
@@ -102,7 +103,7 @@ impl Ctx<()> {
         Self { inner: Arc::new(inner), state, kinds: PhantomData }
     }
 
-    /// What this reconcile did, to be read after it has ended.
+    /// Returns what this reconcile has read and written, to be recorded when it has ended.
     pub(crate) fn tally(&self) -> Arc<Mutex<Tally>> {
         self.inner.tally.clone()
     }
@@ -124,7 +125,8 @@ impl<S> Ctx<S> {
 }
 
 impl<S, D> Ctx<S, D> {
-    /// This context without its list of kinds, for functions that take a `&Ctx<S>`. What they read is checked at run time.
+    /// Returns this context without its list of kinds, for functions that take a `&Ctx<S>`. Their reads are checked at
+    /// run time.
     pub fn any_kind(&self) -> Ctx<S> {
         Ctx { inner: self.inner.clone(), state: self.state.clone(), kinds: PhantomData }
     }

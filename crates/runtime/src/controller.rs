@@ -64,15 +64,15 @@ pub(crate) type ErasedReconcile<S> =
 #[must_use = "a controller runs in a manager: `manager.controller(controller)`"]
 pub struct Controller<K: Object, S = ()> {
     name: Arc<str>,
-    /// The objects that are reconciled; `None` for a controller without a primary kind.
+    /// The source of the objects to reconcile, or `None` for a controller without a primary kind.
     primary: Option<Source<K>>,
     primary_filter: Option<Predicate<K>>,
     watches: Vec<Wire<K>>,
     feeds: Vec<Feed>,
     event_filter: EventFilter,
-    /// The kinds that the controller's methods declared beside its primary kind, for manifests.
+    /// The secondary kinds that the controller's methods have declared, for manifests.
     declared: Vec<Declaration>,
-    /// The kinds of the list that the context of the reconcile function has.
+    /// The kinds in the list of the reconcile function's context.
     listed: Vec<Listed<K>>,
     reconcile: ErasedReconcile<S>,
     options: Options,
@@ -115,10 +115,10 @@ impl Default for Options {
 }
 
 /// A function that reconciles one object: `async fn(Arc<K>, Ctx<S>) -> Result<Action, E>`. With a [list of
-/// kinds](crate::kinds!) `D`, its second argument is a `Ctx<S, D>`.
+/// kinds](crate::kinds!) `D`, the second argument is a `Ctx<S, D>`.
 ///
 /// The trait is implemented for every function and closure of this form. `E` may be [`Error`](crate::Error),
-/// `anyhow::Error`, or any error that becomes a [`BoxError`].
+/// `anyhow::Error`, or any error that converts into a [`BoxError`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a reconcile function",
     label = "expected `async fn(Arc<K>, Ctx<S>) -> Result<Action, E>`",
@@ -214,7 +214,7 @@ where
 impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
     /// A controller of all objects of kind `K`. The function is not called for objects that were deleted.
     ///
-    /// If the function's context has a [list of kinds](crate::kinds!), the controller watches these.
+    /// If the function's context has a [list of kinds](crate::kinds!), the controller watches the kinds in it.
     pub fn new<D: Kinds<K>>(name: &str, reconcile: impl ReconcileFn<K, S, D>) -> Self
     where
         K::DynamicType: Default,
@@ -253,8 +253,8 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         Self::requests_with(name, Source::new(), reconciler)
     }
 
-    /// A controller that reconciles the objects of one source by key, such as those of a kind that is known at run time
-    /// only.
+    /// A controller that reconciles the objects of one source by key, for instance of a kind that is known only at run
+    /// time.
     pub fn requests_with<D: Kinds<K>>(
         name: &str,
         source: Source<K>,
@@ -378,13 +378,13 @@ impl<K: Object, S> Controller<K, S> {
         primary.chain(self.secondary().cloned()).collect()
     }
 
-    /// The kinds that the controller watches beside its primary kind.
+    /// The secondary kinds that the controller watches.
     fn secondary(&self) -> impl Iterator<Item = &Declaration> {
         let listed = self.listed.iter().filter_map(|listed| listed.adds_to(&self.declared));
         self.declared.iter().chain(listed)
     }
 
-    /// What ends the sleep of the controller, if its manager knows the use of resources.
+    /// What wakes the controller, if its manager knows which resources are in use.
     pub(crate) fn wake_on(&self) -> WakeOn {
         let primary = self.primary.as_ref().map(|source| source.key.resource.clone());
         match self.options.wakes_on_any_use {

@@ -2,7 +2,7 @@
 //! process can lead.
 //!
 //! A request is checked twice: when it is sent ([`Fence::pass`]), and whenever its bytes are written to a socket
-//! (`socket.rs`). The documentation of the module `leader` says what that promises and what it does not.
+//! (`socket.rs`). The documentation of the module `leader` says what is guaranteed and what is not.
 
 #![cfg_attr(
     not(feature = "leader-election"),
@@ -24,21 +24,21 @@ use tokio::time::Instant;
 /// Holds until when requests may start and must end. Clones share one fence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fence {
-    /// The present bounds. Requests that wait for a renewal subscribe to their changes.
+    /// The current bounds. Requests that wait for a renewal subscribe to changes of them.
     bounds: Arc<watch::Sender<Bounds>>,
 }
 
-/// How long a renewal of the lease counts, from when it was sent.
+/// How long a renewal of the lease is valid, counted from when the renewal was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// How long requests start without another renewal. After that they wait for one.
+    /// How long requests may start without another renewal. After that they wait for one.
     pub(crate) fresh: Duration,
-    /// How long requests start after a renewal whose answer took so long that it is not fresh any more, so that the
-    /// leader of a slow server still works.
+    /// How long requests may start after a renewal whose response took longer than `fresh`, so that the leader can
+    /// still work with a slow server.
     pub(crate) after_answer: Duration,
-    /// How long requests wait for another renewal. After that they fail.
+    /// How long requests wait for another renewal before they fail.
     pub(crate) renew_deadline: Duration,
-    /// How long no other candidate takes the lease. After that, requests that have started are cut off.
+    /// How long no other candidate takes the lease. After that, running requests are cut off.
     pub(crate) lease_duration: Duration,
 }
 
@@ -49,8 +49,8 @@ enum Bounds {
     None,
     /// This process does not lead: no request passes.
     Closed,
-    /// This process leads: requests start and are written to sockets until `fresh`, wait for a renewal until `start`,
-    /// and must end before `end`.
+    /// This process leads. Requests may start and be written to sockets until `fresh`; until `start` they wait for a
+    /// renewal; and they must end before `end`.
     Open { fresh: Instant, start: Instant, end: Instant },
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn client(config: Config, _: Fence) -> kube::Result<Client> {
 }
 
 impl Fence {
-    /// Opens the fence: the lease was renewed by a request that was sent at `renewed`, and was answered just now.
+    /// Opens the fence after a renewal of the lease, which was sent at `renewed` and has just been answered.
     pub(crate) fn renewed(&self, renewed: Instant, terms: Terms) {
         let start = renewed + terms.renew_deadline;
         let fresh = (renewed + terms.fresh).max(Instant::now() + terms.after_answer).min(start);
@@ -102,8 +102,8 @@ impl Fence {
         *self.bounds.borrow()
     }
 
-    /// Asks for permission to send a request, which must start at once. Waits for the next renewal of the lease if the
-    /// last one is not fresh.
+    /// Asks for permission to send a request, which must start at once. If the last renewal is no longer fresh, waits
+    /// for the next one.
     pub(crate) async fn pass(&self) -> Result<Pass, Fenced> {
         loop {
             let bounds = *self.bounds.borrow();
@@ -127,7 +127,7 @@ impl Fence {
         let mut bounds = self.bounds.subscribe();
         tokio::select! {
             biased;
-            // The sender cannot be gone: this fence holds it.
+            // This fence owns the sender, so the channel cannot be closed.
             _ = bounds.wait_for(is_waited_for) => {}
             () = tokio::time::sleep_until(start) => {}
         }
@@ -145,7 +145,7 @@ impl Bounds {
         }
     }
 
-    /// Whether another process may lead by now.
+    /// Whether another process may have become the leader by now.
     fn may_be_over(self) -> bool {
         matches!(self, Self::Open { end, .. } if Instant::now() >= end)
     }
@@ -233,8 +233,8 @@ mod tests {
         assert!(send().await.is_err());
     }
 
-    /// While the last renewal is not fresh, another process may have created a deleted lease and lead by it. Requests
-    /// wait until a renewal shows whether that is so.
+    /// While the last renewal is not fresh, another process may have recreated a deleted lease and become the leader.
+    /// Requests wait until a renewal shows whether that happened.
     #[tokio::test(start_paused = true)]
     async fn requests_wait_while_the_lease_is_in_doubt() {
         let fence = Fence::default();
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(renewed.elapsed(), TERMS.renew_deadline, "requests wait until the renew deadline");
     }
 
-    /// A server that takes longer for an answer than a renewal is fresh does not keep the leader from its work.
+    /// A server that takes longer to answer than a renewal stays fresh must not stop the leader from working.
     #[tokio::test(start_paused = true)]
     async fn requests_start_after_a_slow_renewal_too() {
         let fence = Fence::default();

@@ -1,15 +1,15 @@
-//! The flight recorder: what the controllers of a manager did lately, and why.
+//! The flight recorder: what the controllers of a manager did recently, and why.
 //!
-//! It is always on and bounded: 8 MiB unless [`Manager::flight_bytes`](crate::Manager::flight_bytes) sets another size.
-//! Each worker of each controller writes to a ring of its own, so that workers share no lock. All rings have the same
-//! share of the bytes. When a ring is full, its oldest reconcile goes first, except that failed and slow reconciles
-//! move to a quarter of the ring that is kept for them, and leave it oldest first.
+//! The recorder is always on, and bounded: it uses 8 MiB unless [`Manager::flight_bytes`](crate::Manager::flight_bytes)
+//! sets another size. Each worker of each controller writes to a ring buffer of its own, so that workers share no lock.
+//! All rings have equal shares of the memory. A full ring drops its oldest reconcile first, but failed and slow
+//! reconciles move to a reserved quarter of the ring, and leave that oldest first.
 //!
-//! A reconcile is recorded when it has ended, from what its worker holds anyway: its key and causes are moved into the
-//! record instead of dropped. The rest is done when somebody reads the record ([`Flight::record`]).
+//! A reconcile is recorded when it has ended, from what its worker holds anyway: the key and causes are moved into the
+//! record instead of being dropped. Everything else is computed when the record is read ([`Flight::record`]).
 //!
-//! What is recorded of an object is field paths. Values are kept only of numbers, booleans and the words of conditions,
-//! and never of Secrets and of fields that are sensitive by their name or by
+//! The recorder keeps field paths of objects. It keeps values only of numbers, booleans and words such as phases and
+//! the status and reason of conditions, and never of Secrets or of fields that are sensitive by their name or by
 //! [`Manager::sensitive`](crate::Manager::sensitive).
 
 mod changes;
@@ -35,17 +35,17 @@ pub(crate) use changes::{Sensitive, changes, fields};
 pub(crate) use notes::{Tally, asked, error_text, follow};
 pub(crate) use ring::{Ended, Flown, Ring};
 
-/// How many bytes a flight recorder uses at most, unless set: about 30,000 reconciles without requests.
+/// The default limit of a flight recorder's memory: enough for about 30,000 reconciles without requests.
 pub const FLIGHT_BYTES: usize = 8 << 20;
 
-/// The least share of one ring: the largest reconcile that is recorded has some 30 KiB.
+/// The smallest share of one ring. The largest reconcile that is recorded takes about 30 KiB.
 const RING_BYTES_MIN: usize = 64 << 10;
 
-/// How many calls of webhooks and changes of the leadership are kept: some 200 KiB.
+/// How many webhook calls and leadership changes are kept: about 200 KiB.
 #[cfg(any(feature = "leader-election", feature = "webhooks"))]
 const NOTICES_MAX: usize = 1024;
 
-/// The record of what a manager's controllers did. Clones share it.
+/// The record of what a manager's controllers did. Clones share one record.
 ///
 /// ```no_run
 /// # fn example(manager: evenkeel_runtime::Manager) {
@@ -69,7 +69,7 @@ struct Inner {
     bytes_max: AtomicUsize,
     rings: Mutex<Vec<Arc<Ring>>>,
     controllers: Mutex<Vec<Running>>,
-    /// The calls of webhooks and the changes of the leadership.
+    /// The webhook calls and leadership changes.
     notices: Mutex<VecDeque<Entry>>,
     /// Describes the watches of the manager.
     watches: Mutex<Option<DescribeWatches>>,
@@ -79,21 +79,21 @@ struct Inner {
 /// Describes the watches of a manager.
 type DescribeWatches = Box<dyn Fn() -> Vec<Watch> + Send + Sync>;
 
-/// A controller that runs.
+/// A running controller.
 struct Running {
     name: Arc<str>,
     kind: String,
     workers: usize,
-    /// Not kept alive: a record may outlive its manager, whose work must end.
+    /// A weak reference: a record may outlive its manager, whose pending work must end.
     queue: WeakQueue,
 }
 
-/// A position in the record, for those who follow it.
+/// A position in the record, for readers that follow it.
 #[derive(Clone, Debug, Default)]
 pub struct Position {
     /// For each ring, the number of reconciles that were recorded in it.
     rings: Vec<u64>,
-    /// The time up to which notices were seen, in microseconds since the start.
+    /// The time up to which notices have been read, in microseconds since the start.
     notices: u64,
 }
 
@@ -117,18 +117,18 @@ impl Flight {
         self.inner.start
     }
 
-    /// Whether this is a clone of the other one.
+    /// Whether `other` is a clone of this recorder.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Everything that is recorded now, in the order of time.
+    /// Returns everything that the recorder currently holds, in order of time.
     pub fn record(&self) -> Record {
         self.record_after(&mut Position::default())
     }
 
-    /// What was recorded after this position, which moves on: for those who follow the record. The controllers and
-    /// watches are described as they are now.
+    /// Returns what was recorded after `position`, and moves `position` on. Controllers and watches are described as
+    /// they are now.
     pub fn record_after(&self, position: &mut Position) -> Record {
         let rings = self.inner.rings.lock().clone();
         position.rings.resize(rings.len(), 0);
@@ -196,7 +196,7 @@ impl Flight {
         *self.inner.watches.lock() = Some(Box::new(watches));
     }
 
-    /// The rings of a controller that starts, one for each of its workers. `ids` is the prefix of its reconciles' ids.
+    /// Adds the rings of a starting controller, one for each of its workers. `ids` is the prefix of its reconcile ids.
     pub(crate) fn rings(
         &self,
         name: &Arc<str>,
@@ -214,7 +214,7 @@ impl Flight {
         rings
     }
 
-    /// Gives all rings the same share of the bytes.
+    /// Gives all rings equal shares of the memory.
     fn share(&self) {
         let rings = self.inner.rings.lock();
         let share = self.inner.bytes_max.load(Ordering::Relaxed) / rings.len().max(1);

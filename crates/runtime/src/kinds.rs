@@ -1,16 +1,16 @@
-//! Lists of kinds: which kinds a controller owns, watches and reads, known to the compiler.
+//! Lists of kinds: which kinds a controller owns, watches and reads, checked by the compiler.
 //!
-//! A context of a controller with such a list has its type, `Ctx<S, SiteKinds>`. Writing an owned object or reading a
-//! cache of a kind that is not in the list does not compile, and the controller watches the kinds of the list without
-//! being told again. A plain `Ctx` or `Ctx<S>` has [`AnyKind`] in its place: the controller says what it watches by
-//! [`Controller::owns`](crate::Controller::owns) and its like, and a read of anything else is an error at run time.
+//! A controller names such a list in the type of its context: `Ctx<S, SiteKinds>`. Writing an owned object, or reading
+//! a cache, of a kind that is not in the list does not compile, and the controller watches the kinds in the list by
+//! itself. In a plain `Ctx` or `Ctx<S>`, the list is [`AnyKind`]: methods such as
+//! [`Controller::owns`](crate::Controller::owns) declare what the controller watches, and a read of any other kind is a
+//! run-time error.
 //!
-//! [`kinds!`](crate::kinds!) writes a list and its traits.
+//! The macro [`kinds!`](crate::kinds!) writes a list and implements its traits.
 
 use crate::Object;
 
-/// The list of a context without one: every kind may be read and written, and the controller is told what it watches by
-/// its methods.
+/// The list of kinds in a plain `Ctx`, which allows all kinds. The controller learns what to watch from its methods.
 ///
 /// ```
 /// use evenkeel_runtime::Ctx;
@@ -23,10 +23,10 @@ use crate::Object;
 #[derive(Clone, Copy, Debug)]
 pub enum AnyKind {}
 
-/// A list that has the kind `K`: the controller keeps a cache of it.
+/// A list of kinds that contains `K`: the controller keeps a cache of it.
 ///
-/// Reads of a context ask for it. [`kinds!`](crate::kinds!) implements it for the primary kind and for every kind of a
-/// list.
+/// Methods of a context that read require it. [`kinds!`](crate::kinds!) implements it for the primary kind and for
+/// every kind in a list.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,10 +48,10 @@ pub enum AnyKind {}
 )]
 pub trait Reads<K> {}
 
-/// A list that owns the kind `K`: a change of such an object reconciles the object that controls it.
+/// A list of kinds that owns `K`: a change of an object of that kind reconciles the object that controls it.
 ///
-/// Writes of a context that set the owner ask for it. [`kinds!`](crate::kinds!) implements it for every kind of a list
-/// after `owns`.
+/// Methods of a context that write owned objects require it. [`kinds!`](crate::kinds!) implements it for every kind
+/// that a list has after `owns`.
 ///
 /// ```
 /// use evenkeel_runtime::kinds::Owns;
@@ -76,7 +76,8 @@ pub trait Owns<K>: Reads<K> {}
 
 /// A list of kinds for controllers of kind `K`.
 ///
-/// [`kinds!`](crate::kinds!) implements it. A controller takes the list from the context of its reconcile function.
+/// [`kinds!`](crate::kinds!) implements it. A controller finds the list in the type of its reconcile function's
+/// context.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a list of kinds for a controller of `{K}`",
     label = "the context of this reconcile function has the list `{Self}`",
@@ -88,12 +89,12 @@ pub trait Kinds<K: Object>: 'static {
     fn declare(to: &mut impl Declare);
 }
 
-/// What a list of kinds is told to: it is called for each kind.
+/// Receives the kinds of a list; it is called once for each kind.
 pub trait Declare {
     /// The controller owns objects of kind `C`: a change of one reconciles the object that controls it.
     fn owns<C: Object<DynamicType: Default>>(&mut self);
 
-    /// The controller reacts to objects of kind `C`, as one of its methods says.
+    /// The controller reacts to objects of kind `C`, in the way that one of its methods says.
     fn watches<C: Object<DynamicType: Default>>(&mut self);
 
     /// The controller reads objects of kind `C`, and does not react to them.
@@ -107,17 +108,18 @@ impl<K: Object> Kinds<K> for AnyKind {
     fn declare(_: &mut impl Declare) {}
 }
 
-/// A kind that is in every list of [`kinds!`](crate::kinds!). From a list with a single kind, the compiler would conclude
-/// that the object to write is of that kind, and complain about the object instead of the list.
+/// A kind that [`kinds!`](crate::kinds!) adds to every list. If a list had a single kind, the compiler would infer that
+/// the object to write must be of that kind, and report the object's type instead of the missing line in the list.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum NoKind {}
 
 /// Makes a list of the kinds that a controller owns, watches and reads.
 ///
-/// The list is a type without values, for the context of the reconcile function: `Ctx<(), SiteKinds>`, or `Ctx<S, SiteKinds>` with a
-/// state. It is written once: the controller watches its kinds, the operator's manifests permit them, and code that
-/// writes an owned object or reads a cache of another kind does not compile. The compiler names the line to add.
+/// The list is a type without values, for the context of the reconcile function: `Ctx<(), SiteKinds>`, or `Ctx<S,
+/// SiteKinds>` with a state. The kinds are written once: the controller watches them, the operator's manifests permit
+/// them, and code that writes an owned object or reads a cache of another kind does not compile. The compiler names the
+/// line to add.
 ///
 /// | in the list | what the controller does | what its context may do |
 /// |---|---|---|
@@ -126,9 +128,9 @@ pub enum NoKind {}
 /// | `watches Secret` | what `.watches(…)` or its like says: the list cannot know which key to reconcile, and a controller without such a call does not start | read them |
 /// | `reads ConfigMap` | keeps a cache | read them |
 ///
-/// Methods of the controller can still say more, or say it better. `.owns_with(source)` of a kind that the list owns
-/// replaces what the list says of it, such as to watch only objects with some label. A list without `for` is for
-/// controllers of any kind. Kinds that are known at run time are in no list: `ctx.objects(…)` is checked at run time.
+/// Methods of the controller can say more about a kind. `.owns_with(source)`, for instance, replaces what the list says
+/// about an owned kind, and can watch only objects with some label. A list without `for` is for controllers of any
+/// kind. A kind that is known only at run time cannot be in a list; use `ctx.objects(…)`, which is checked at run time.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -156,10 +158,10 @@ pub enum NoKind {}
 /// let controller = Controller::new("pages", reconcile); // owns Deployments and reads Secrets
 /// ```
 ///
-/// Where many functions take the context, an alias is shorter: `type Ctx<S = ()> = evenkeel::Ctx<S, PageKinds>;` hides the
-/// `Ctx` of the prelude.
+/// Where many functions take the context, define an alias: `type Ctx<S = ()> = evenkeel::Ctx<S, PageKinds>;`. It
+/// shadows the `Ctx` of the prelude.
 ///
-/// A kind that is missing is an error of the compiler:
+/// A missing kind is a compile error:
 ///
 /// ```compile_fail,E0277
 /// # use evenkeel_runtime::{Ctx, Result};

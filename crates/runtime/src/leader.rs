@@ -122,17 +122,17 @@ impl Candidate {
         }
     }
 
-    /// Waits until this candidate leads. Returns the pending work of the election, which the caller holds until the work
-    /// of the leader has begun; `None` if this candidate was told to stop before.
+    /// Waits until this candidate leads. Returns the pending work of the election, which the caller holds until the
+    /// leader's own work has begun. Returns `None` if this candidate was told to stop first.
     pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> Option<Work> {
-        // Waiting for another's lease is not pending work. An attempt, waiting to lead by our own new lease and the retry
-        // after a failed request are: they end soon or at a known time.
+        // Waiting while another process holds the lease is not pending work. Attempts to hold the lease, the wait after
+        // creating it, and the retry after a failed request are pending work: each ends soon, or at a known time.
         let ledger = self.env.ledger();
         let attempts = ledger.station(format!("leader election: attempts to hold {}", self.lease()));
         let retry = ledger.deadline(format!("leader election: next attempt to hold {}", self.lease()));
         loop {
-            // From before the request until the next deadline is set, so that the cluster is not taken to be at rest
-            // between the answer and the deadline.
+            // Held from before the request until the next deadline is set, so that the cluster does not count as at
+            // rest between the response and the deadline.
             let work = attempts.enter();
             retry.set(None);
             let attempt = self.attempt().await;

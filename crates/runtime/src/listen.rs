@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-/// The pause after a connection could not be accepted: short for a probe, long enough not to spin.
+/// The pause after `accept` fails: short enough for a probe, long enough not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where a server listens.
+/// The address of a server, or a listener that is already bound.
 #[derive(Debug)]
 pub(crate) enum Listen {
     Address(SocketAddr),
@@ -34,8 +34,8 @@ impl Listen {
     }
 }
 
-/// Accepts the next connection. An error does not end the server: the client has gone, or too many files are open for
-/// the moment.
+/// Accepts the next connection. An error does not stop the server: the client has gone away, or too many files are open
+/// at the moment.
 pub(crate) async fn next_connection(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {

@@ -149,11 +149,11 @@ impl Manager {
 
     /// A manager that uses this client, the system's clock and its randomness. Must be called within a tokio runtime.
     ///
-    /// Operators with a [leader election](Manager::leader_election) had better use [`Manager::infer`] or
-    /// [`Manager::from_config`]. They open the sockets themselves, and check right before each write to a socket that
-    /// this process still leads. Here the sockets belong to the client: the check is made once, when a request is sent,
-    /// and a process that is frozen just after the check sends its request when it continues, even if another process
-    /// leads by then. [`leader`](crate::leader) lists what is promised.
+    /// Operators with a [leader election](Manager::leader_election) should prefer [`Manager::infer`] or
+    /// [`Manager::from_config`]. These open the sockets themselves, and check right before each write to a socket that
+    /// this process still leads. With `new`, the sockets belong to the client: the check is made only when a request is
+    /// sent, so a process that is frozen just after the check sends its request when it continues, even if another
+    /// process leads by then. See [`leader`](crate::leader) for all guarantees.
     pub fn new(client: Client) -> Self {
         Self::to_host(client.clone(), client, Fence::default(), "")
     }
@@ -276,16 +276,16 @@ impl Manager {
         self
     }
 
-    /// Makes the test kit's `settled()` wait for keys that asked for a later look, for controllers whose looks are steps
-    /// of unfinished work, such as those of simulated nodes. Otherwise a key whose successful reconcile asked for a later
-    /// look, and wrote nothing, is at rest. On a real cluster this changes nothing.
+    /// Makes the test kit's `settled()` wait for keys whose reconcile asked to run again later. Use it for controllers
+    /// whose later looks are steps of unfinished work, such as those of simulated nodes. By default, a key counts as at
+    /// rest if its successful reconcile wrote nothing and only asked for a later look. Has no effect on a real cluster.
     pub fn later_looks_are_work(mut self) -> Self {
         self.later_looks_are_work = true;
         self
     }
 
-    /// Lets watches and controllers sleep until their resources are used, on an API server in this process that tells
-    /// of their use; see [`ResourceUse`].
+    /// Lets watches and controllers sleep until their resources are used. Needs an API server in this process that
+    /// reports which resources are in use; see [`ResourceUse`].
     pub fn resource_use(self, uses: ResourceUse) -> Self {
         self.informers.let_sleep(uses);
         self
@@ -333,21 +333,21 @@ impl Manager {
         &self.metrics
     }
 
-    /// The flight recorder: what the controllers of this manager did lately, and why.
+    /// The flight recorder: what the controllers of this manager did recently, and why.
     pub fn flight(&self) -> Flight {
         self.flight.clone()
     }
 
-    /// Sets how many bytes the flight recorder may use: [`FLIGHT_BYTES`](crate::flight::FLIGHT_BYTES) unless set. Each
-    /// worker of each controller gets the same share, and at least 64 KiB.
+    /// Sets how many bytes the flight recorder may use, instead of [`FLIGHT_BYTES`](crate::flight::FLIGHT_BYTES). The
+    /// workers of all controllers get equal shares of at least 64 KiB each.
     pub fn flight_bytes(self, bytes: usize) -> Self {
         self.flight.set_bytes_max(bytes);
         self
     }
 
-    /// Marks a field of objects, such as `spec.admin.pin`, and everything below it as sensitive: the flight recorder keeps
-    /// no values of it. It never keeps values of strings, of Secrets, and of fields whose name says what they are, such as
-    /// `password` and `token`.
+    /// Marks a field of objects, such as `spec.admin.pin`, and everything below it as sensitive: the flight recorder
+    /// keeps no values of it. In any case, the recorder never keeps values of Secrets, of strings other than words such
+    /// as a phase, and of fields whose name contains a word such as `password` or `token`.
     pub fn sensitive(self, path: &str) -> Self {
         self.flight.mark_sensitive(path);
         self

@@ -1,10 +1,10 @@
-//! The manifests that a real cluster needs to run an operator: CRDs, a ServiceAccount, the least RBAC rules, a
-//! Deployment with a NetworkPolicy and, for several replicas, a PodDisruptionBudget; with webhooks, a Service, a Secret and
-//! the configurations; with metrics, a Service, and what watches them.
+//! The manifests that a real cluster needs to run an operator: CRDs, a ServiceAccount, least-privilege RBAC rules, a
+//! Deployment with a NetworkPolicy and, for several replicas, a PodDisruptionBudget. Webhooks add a Service, a Secret
+//! and their configurations; metrics add a Service and monitoring objects.
 //!
 //! The rules for reads follow from what the controllers declare to watch. The rules for writes follow from the requests
-//! that the tests recorded ([`Verbs`]); without a record, primary and owned kinds get the usual verbs. With the test
-//! kit:
+//! that the tests recorded ([`Verbs`]); without a record, primary and owned kinds get the usual verbs. Together with
+//! the test kit:
 //!
 //! ```text
 //! // src/lib.rs: the operator says what it is, without a cluster
@@ -24,7 +24,7 @@
 //! testing::assert_file("verbs.txt", &cluster.verbs("my-operator"));          // EVENKEEL_UPDATE=1 writes the file
 //! ```
 //!
-//! A new operator starts without `verbs.txt`: its tests run under the usual rules, and write the file.
+//! A new operator starts without `verbs.txt`: its tests run with the usual rules, and write the file.
 
 mod dashboard;
 mod monitoring;
@@ -87,13 +87,13 @@ pub struct Manifests {
     port: Option<u16>,
     /// The port of metrics, if they have one of their own.
     metrics_port: Option<u16>,
-    /// Whether metrics are served over TLS, to those who may read them.
+    /// Whether metrics are served over TLS, to authorized readers.
     metrics_secured: bool,
-    /// Whether metrics are not served at all, not even with the probes.
+    /// Whether metrics are not served at all, not even on the port of the probes.
     metrics_off: bool,
-    /// Where the certificate of the metrics that somebody else makes is mounted.
+    /// The mount path of a metrics certificate that the operator does not make itself.
     metrics_folder: Option<String>,
-    /// Whether a monitor, alerts and a dashboard are wanted.
+    /// Whether the manifests contain a ServiceMonitor, alerts and a dashboard.
     monitored: bool,
     crds: Vec<Value>,
     declared: Vec<Declaration>,
@@ -151,13 +151,13 @@ impl Manifests {
         self
     }
 
-    /// Sets the number of replicas; one by default, and two with a leader election.
+    /// Sets the number of replicas. The default is one, or two with a leader election.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// Adds arguments of the Deployment's container.
+    /// Adds arguments for the Deployment's container.
     pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
@@ -175,7 +175,7 @@ impl Manifests {
         self
     }
 
-    /// Moves the operator to another namespace, with its lease if that was in the same one.
+    /// Moves the operator to another namespace. Its lease moves along if it was in the operator's namespace.
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         if let Some((lease_namespace, _)) = &mut self.lease
             && *lease_namespace == self.namespace

@@ -9,7 +9,8 @@
 //! | `rest_client_requests_total`, `rest_client_request_duration_seconds` | client-go's, by `code`, `method` or `verb`, `host` |
 //! | `evenkeel_cache_objects`, `evenkeel_cache_bytes`, `evenkeel_watch_restarts_total` | ours, by `source` |
 //! | `evenkeel_event_to_reconcile_seconds` | ours: from a watch event to the start of its reconcile |
-//! | `evenkeel_certificate_expiry_timestamp_seconds` | ours: when the certificate of a `server` ends, in seconds since 1970 |
+//! | `evenkeel_certificate_expiry_timestamp_seconds` | ours: when the certificate of a `server` expires, in seconds
+//! since 1970 |
 //! | `evenkeel_stale_read_waits_total`, `evenkeel_stale_reads_total` | ours: reconciles that waited until the caches showed their own last writes, and those that waited in vain and read from the server |
 //!
 //! Counters are kept where things happen and read when the metrics are encoded: a reconcile costs a few atomic additions.
@@ -70,13 +71,13 @@ struct Inner {
     requests: Arc<Requests>,
     #[cfg(feature = "webhooks")]
     webhooks: webhooks::Webhooks,
-    /// The servers with a certificate, and when it ends.
+    /// The servers with a certificate, and a function for its expiry.
     certificates: Mutex<Vec<(&'static str, CertificateEnd)>>,
     /// The metrics that the operator registered.
     own: Mutex<Registry>,
 }
 
-/// Tells when the certificate of a server ends, in seconds since 1970. `None` if there is no certificate yet.
+/// Returns when the certificate of a server expires, in seconds since 1970, or `None` if it has no certificate yet.
 type CertificateEnd = Box<dyn Fn() -> Option<i64> + Send + Sync>;
 
 impl Metrics {
@@ -125,7 +126,7 @@ impl Metrics {
         *self.inner.leader.lock() = Some((lease.to_owned(), leads));
     }
 
-    /// Shows when the certificate of this server ends.
+    /// Adds the expiry of this server's certificate to the metrics.
     #[cfg(feature = "tls-server")]
     pub(crate) fn certificate(
         &self,
@@ -135,13 +136,13 @@ impl Metrics {
         self.inner.certificates.lock().push((server, Box::new(end)));
     }
 
-    /// Counts a request to the webhook at this path until the returned value is dropped.
+    /// Counts a request to the webhook at this path as in flight until the returned value is dropped.
     #[cfg(feature = "webhooks")]
     pub(crate) fn webhook(&self, path: &str) -> Counted {
         self.inner.webhooks.begin(path)
     }
 
-    /// Counts a webhook that panicked.
+    /// Counts a panic of a webhook.
     #[cfg(feature = "webhooks")]
     pub(crate) fn webhook_panicked(&self, conversion: bool) {
         self.inner.webhooks.panicked(conversion);
@@ -301,7 +302,7 @@ impl Collector for Metrics {
             let ends = certificates.iter().filter_map(|(server, end)| Some((*server, end()?)));
             let rows = ends.map(|(server, end)| ([("server", server)], end as f64));
             let name = "evenkeel_certificate_expiry_timestamp_seconds";
-            gauge(&mut encoder, name, "When the certificate of a server ends", rows)?;
+            gauge(&mut encoder, name, "When the certificate of a server expires", rows)?;
         }
         Ok(())
     }

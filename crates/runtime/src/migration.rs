@@ -1,13 +1,15 @@
 //! Storage migration: rewrites the stored objects of a kind after its storage version has changed.
 //!
-//! A definition lists in `status.storedVersions` every version in which objects may be stored. A version can leave the
-//! definition only after no object is stored in it any more, which Kubernetes leaves to its users. The leader does it:
+//! A definition lists in `status.storedVersions` every version in which objects may be stored. A version can be removed
+//! from the definition only when no object is stored in it any more. Kubernetes leaves that to its users; here the
+//! leader does it:
 //!
 //! 1. It waits for [`SETTLE`], until every API server stores in the new version.
-//! 2. It lists the names of all objects, and reads and writes each as it is: the API server stores the object again.
-//! 3. It writes the last name to an annotation of the definition now and then, so that a leader that comes after a crash
-//!    goes on from there.
-//! 4. It sets `status.storedVersions` to the new version alone, if the definition has not changed meanwhile.
+//! 2. It lists the names of all objects, and reads and writes back each one unchanged: the API server stores the object
+//!    again.
+//! 3. After every few hundred objects, it writes the last name to an annotation of the definition, so that a new leader
+//!    can resume there.
+//! 4. It sets `status.storedVersions` to the new version alone, if the definition has not changed in the meantime.
 
 mod plan;
 
@@ -26,28 +28,28 @@ use crate::error::chain;
 use crate::wake::{Pause, Wake};
 use plan::{Key, PROGRESS, Progress, Task};
 
-/// How long all API servers may take to see a definition that was written: a watch takes milliseconds, and an API server
+/// How long all API servers may take to see a change of the definition. A watch takes milliseconds, and an API server
 /// whose watch broke lists again within seconds.
 const SETTLE: Duration = Duration::from_secs(30);
 
 /// How many names are listed in one request: client-go's page.
 const PAGE: u32 = 500;
 
-/// The pause after each rewritten object: at most 50 a second, a small part of what an API server can do.
+/// The pause after each rewritten object: at most 50 objects a second, a small part of what an API server can do.
 const PACE: Duration = Duration::from_millis(20);
 
-/// After how many objects the progress is written: ten seconds of work are repeated after a crash.
+/// After how many objects the progress is saved. At most ten seconds of work are repeated after a crash.
 const SAVE_EVERY: usize = 500;
 
-/// How often an object is tried that somebody else writes at the same time.
+/// How many attempts are made for an object that other clients keep changing.
 const CONFLICTS_MAX: usize = 5;
 
 /// The pause after the first failure, which doubles with each further one.
 const RETRY_MIN: Duration = Duration::from_secs(1);
-/// The longest pause after a failure. An object that a webhook refuses may stay so for long.
+/// The longest pause after a failure. A webhook may refuse an object for a long time.
 const RETRY_MAX: Duration = Duration::from_secs(600);
 
-/// How often the definition is looked at though it has not changed.
+/// How often the definition is checked even though it has not changed.
 const LOOK_EVERY: Duration = Duration::from_secs(12 * 3600);
 
 /// Rewrites the objects of one kind.
@@ -56,7 +58,7 @@ pub(crate) struct Migration {
     env: Env,
     /// The name of the definition.
     name: String,
-    /// The storage version that was seen first, and when.
+    /// The storage version that is being waited for, and when it was first seen.
     settling: Option<(String, Instant)>,
 }
 
@@ -138,7 +140,8 @@ impl Migration {
         Ok(Attempt::Complete)
     }
 
-    /// How long to wait yet before the migration to this version begins. One that has begun goes on at once.
+    /// Returns how long to wait before the migration to this version begins. A migration that has already begun
+    /// continues at once.
     fn settle(&mut self, task: &Task) -> Option<Duration> {
         if task.progress.is_some() {
             return None;
@@ -159,7 +162,7 @@ impl Migration {
         move |source| Failed::Request { action, name, source }
     }
 
-    /// Rewrites all objects that are not done yet. Returns how many.
+    /// Rewrites the remaining objects, and returns how many there were.
     async fn rewrite_all(&self, task: &Task) -> Result<usize, Failed> {
         let keys = self.keys(task).await?;
         let left = plan::left(keys, task.progress.as_ref());
@@ -169,7 +172,8 @@ impl Migration {
                 refused += 1;
                 first.get_or_insert_with(|| (key.to_string(), error.to_string()));
             }
-            // After the first refusal, the next attempt has to come back to it.
+            // After a refusal, progress is not saved any more, because the next attempt has to return to the refused
+            // object.
             if refused == 0 && (at + 1) % SAVE_EVERY == 0 {
                 self.save(&Progress { target: task.target.clone(), last: key.clone() }).await?;
             }
@@ -195,7 +199,7 @@ impl Migration {
         }
     }
 
-    /// Makes the API server store an object again, in the storage version.
+    /// Makes the API server store an object again, which uses the storage version.
     async fn rewrite(&self, task: &Task, key: &Key) -> kube::Result<()> {
         let api: Api<DynamicObject> = match &key.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &task.resource),
@@ -203,9 +207,9 @@ impl Migration {
         };
         let mut conflicts = 0;
         loop {
-            // Whoever deletes an object leaves nothing to rewrite.
+            // A deleted object needs no rewriting.
             let Some(mut object) = api.get_opt(&key.name).await? else { return Ok(()) };
-            // The object is written in the version that it was asked for in.
+            // The object must be written in the version in which it was read.
             object.types = Some(TypeMeta {
                 api_version: task.resource.api_version.clone(),
                 kind: task.resource.kind.clone(),

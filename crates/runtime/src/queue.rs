@@ -213,9 +213,7 @@ impl<T: QueueKey> Queue<T> {
         self.add_for(key, add, Purpose::Work);
     }
 
-    /// Adds a key with options. A delay has this purpose in the ledger.
-    ///
-    /// Returns the delay.
+    /// Adds a key with options, and returns its delay. `purpose` is the ledger's purpose for that delay.
     pub(crate) fn add_for(&self, key: T, add: Add, purpose: Purpose) -> Option<Duration> {
         let shared = &*self.shared;
         let now = Instant::now();
@@ -375,7 +373,8 @@ fn look<T: QueueKey>(state: &mut State<T>) -> (Look<Option<Item<T>>>, Wake) {
     }
 }
 
-/// A reference to a queue that does not keep it alive: the pending work of a queue ends with its controller.
+/// A reference to a queue that does not keep it alive, because the pending work of a queue must end with its
+/// controller.
 pub(crate) struct WeakQueue(Weak<Shared<Request>>);
 
 impl WeakQueue {

@@ -1,16 +1,17 @@
-//! Which resources of an API server have been used, so that controllers and watches can sleep until then.
+//! Which resources of an API server are in use, so that controllers and watches can sleep until they are needed.
 //!
-//! An API server in the same process knows what nothing else can know without a watch: that a resource has no objects, or
-//! only those of a new cluster. [`ResourceUse`] carries that knowledge to a [`Manager`](crate::Manager), and the first
-//! change of each resource after it. On any other server there is none, and every watch is opened at the start.
+//! An API server in the same process knows that a resource has no objects, or only those of a new cluster; a client
+//! could find that out only by a watch. [`ResourceUse`] carries this knowledge, and the first change of each resource,
+//! to a [`Manager`](crate::Manager). With any other server it is unknown, and every watch is opened at the start.
 //!
-//! - A watch of a resource without objects sleeps: its cache is empty, and that is in sync. It connects from the revision
-//!   before the first change, so that it misses none, and sees the same events as a watch that was open all the time.
-//! - A controller sleeps until its primary kind is used. If there are initial objects of its primary kind, or if it has no
-//!   primary kind, it sleeps until any of the kinds is used that it watches.
+//! - A watch of a resource without objects sleeps. Its cache is empty, and that is in sync. The watch connects from the
+//!   revision before the first change, so that it misses nothing, and sees the same events as a watch that was open all
+//!   the time.
+//! - A controller sleeps until its primary kind is used. If its primary kind has initial objects, or if it has no
+//!   primary kind, the controller sleeps until any of its watched kinds is used.
 //!
-//! *Invariant:* whoever sleeps holds work in the ledger from the change that wakes it, before the part that tells of the
-//! change lets go of its own.
+//! *Invariant:* a sleeping part holds work in the ledger from the change that wakes it, before the reporter of the
+//! change releases its own work.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,10 +22,10 @@ use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// The use of the resources of one API server. Clones share it.
+/// The resources in use on one API server. Clones share one state.
 ///
-/// Whoever runs the API server fills it: [`ResourceUse::initial`] for resources with objects at the start that nobody needs
-/// to look at, [`ResourceUse::used`] for all other resources with objects, and from then on for every change.
+/// The part that runs the API server fills it: [`ResourceUse::initial`] for resources whose initial objects need no
+/// attention, [`ResourceUse::used`] for all other resources with objects, and from then on for every change.
 ///
 /// ```
 /// use evenkeel_runtime::resource_use::ResourceUse;
@@ -40,14 +41,14 @@ pub struct ResourceUse {
     inner: Arc<Mutex<Inner>>,
 }
 
-/// Called with group and plural of each resource that is used for the first time.
+/// Called with the group and plural of each resource when it is used for the first time.
 pub type UseListener = dyn Fn(&str, &str) + Send + Sync;
 
 #[derive(Default)]
 struct Inner {
-    /// By group, then by plural. A resource that is missing has no objects and was never used.
+    /// By group, then by plural. A missing resource has no objects and was never used.
     resources: BTreeMap<String, BTreeMap<String, State>>,
-    /// Those who wait for the first use of any resource.
+    /// The parts that sleep until the first use of any resource.
     any: Vec<Sleeper>,
     is_used: bool,
     listeners: Vec<Weak<UseListener>>,
@@ -56,22 +57,22 @@ struct Inner {
 #[derive(Default)]
 struct State {
     stage: Stage,
-    /// The group and plural of resources that are used with this one.
+    /// The group and plural of resources that count as used when this one is used.
     entails: Vec<(String, String)>,
     sleepers: Vec<Sleeper>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
-    /// There are no objects, and never were.
+    /// The resource has no objects, and never had any.
     #[default]
     Empty,
-    /// There are only objects that were there at the start, unchanged.
+    /// The resource has only its initial objects, unchanged.
     Initial,
     Used,
 }
 
-/// One who sleeps, in the lists of all resources that may wake it. The first of them takes it.
+/// A sleeping part, in the lists of all resources that may wake it. The first of them takes it out.
 type Sleeper = Arc<Mutex<Option<Bell>>>;
 
 struct Bell {
@@ -79,31 +80,31 @@ struct Bell {
     ring: oneshot::Sender<Woken>,
 }
 
-/// What a change hands to those whom it wakes.
+/// What a change passes to the parts that it wakes.
 pub(crate) struct Woken {
-    /// The wake-up as pending work.
+    /// The pending work of waking up.
     pub(crate) work: Work,
     /// The revision before the change.
     pub(crate) before: u64,
 }
 
-/// When a sleeper wakes. If nothing can wake it any more, this never ends.
+/// Resolves when the sleeper is woken, and never if nothing can wake it any more.
 pub(crate) type Waking = oneshot::Receiver<Woken>;
 
-/// What wakes a controller.
+/// Which use of resources wakes a controller.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum WakeOn {
-    /// It never sleeps.
+    /// The controller never sleeps.
     #[default]
     Start,
     /// The first use of any resource.
     AnyUse,
-    /// The first use of a primary resource, or of one of the others if there are initial objects of the primary one.
+    /// The first use of the primary resource, or of one of the others if the primary one has initial objects.
     Resources { primary: Option<ApiResource>, others: Vec<ApiResource> },
 }
 
 impl ResourceUse {
-    /// Notes that there are objects of a resource at the start which need nobody's attention.
+    /// Records that a resource has initial objects that need no attention.
     pub fn initial(&self, group: &str, plural: &str) {
         let mut inner = self.inner.lock();
         let state = inner.state(group, plural);
@@ -112,7 +113,8 @@ impl ResourceUse {
         }
     }
 
-    /// Notes a change of an object at this revision. The first change of a resource wakes those who sleep until then.
+    /// Records a change of an object at this revision. The first change of a resource wakes the parts that sleep until
+    /// then.
     pub fn used(&self, group: &str, plural: &str, revision: u64) {
         let (entailed, listeners) = {
             let mut inner = self.inner.lock();
@@ -132,7 +134,7 @@ impl ResourceUse {
         entailed.iter().for_each(|(group, plural)| self.used(group, plural, revision));
     }
 
-    /// Makes the first use of one resource the first use of another, too: of the dependents of initial objects.
+    /// Makes the first use of `resource` count as the first use of `other` too, for dependents of initial objects.
     pub fn entails(&self, resource: (&str, &str), other: (&str, &str)) {
         let mut inner = self.inner.lock();
         let entailed = (other.0.to_owned(), other.1.to_owned());
@@ -152,12 +154,12 @@ impl ResourceUse {
         self.inner.lock().stage(group, plural) == Stage::Empty
     }
 
-    /// Calls the listener for each resource that is used for the first time from now on, until it is dropped.
+    /// Calls the listener for each resource that is used for the first time from now on, until the listener is dropped.
     pub fn listen(&self, listener: &Arc<UseListener>) {
         self.inner.lock().listeners.push(Arc::downgrade(listener));
     }
 
-    /// Lets a watch sleep until its resource is used. `None` if there are objects to list already.
+    /// Lets a watch sleep until its resource is used. Returns `None` if the resource already has objects to list.
     pub(crate) fn sleep_of_watch(&self, resource: &ApiResource, station: &Station) -> Option<Waking> {
         let mut inner = self.inner.lock();
         let state = inner.state(&resource.group, &resource.plural);
@@ -168,7 +170,7 @@ impl ResourceUse {
         })
     }
 
-    /// Lets a controller sleep. `None` if it has to start now.
+    /// Lets a controller sleep. Returns `None` if the controller must start now.
     pub(crate) fn sleep_of_controller(&self, wake_on: &WakeOn, station: &Station) -> Option<Waking> {
         let mut inner = self.inner.lock();
         let (sleeper, waking) = sleeper(station);
@@ -216,7 +218,7 @@ fn sleeper(station: &Station) -> (Sleeper, Waking) {
 
 fn wake(sleeper: &Sleeper, before: u64) {
     if let Some(bell) = sleeper.lock().take() {
-        // Sending fails if the sleeper has ended meanwhile; its work ends with it.
+        // Sending fails if the sleeper has ended in the meantime; the work ends with it.
         let _ = bell.ring.send(Woken { work: bell.station.enter(), before });
     }
 }

@@ -149,7 +149,7 @@ impl Endpoints {
     }
 }
 
-/// The type of a page that people read.
+/// The media type of a text page for people.
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 fn no_page() -> (StatusCode, String) {
@@ -160,7 +160,7 @@ fn with_kind((code, text): (StatusCode, String)) -> (StatusCode, &'static str, S
     (code, PLAIN_TEXT, text)
 }
 
-/// An answer in plain text.
+/// Returns a plain-text response.
 #[cfg(feature = "secured-server")]
 fn text(code: StatusCode, text: &str) -> Response<Bytes> {
     response(code, PLAIN_TEXT, text.to_owned())

@@ -1,4 +1,4 @@
-//! TLS for the servers of an operator: the certificate that a server shows, how it is made or read, and connections.
+//! TLS for the servers of an operator: the certificate that a server presents, how it is made or read, and connections.
 
 mod connection;
 mod folder;
@@ -22,10 +22,10 @@ pub(crate) use connection::serve;
 pub(crate) use folder::keep as keep_folder;
 pub(crate) use issue::{Validity, issue};
 
-/// The protocols that the server offers, in the order of preference. kube-apiserver takes the first.
+/// The protocols that the server offers, in order of preference. kube-apiserver takes the first.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A certificate with its key cannot be used. No variant shows the key.
+/// Why a certificate and its key cannot be used. No variant contains the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
     /// A certificate or key is not PEM.
@@ -37,12 +37,12 @@ pub(crate) enum CertificateError {
     /// The certificate cannot be parsed.
     #[error("the certificate cannot be parsed: {0}")]
     Unparsable(String),
-    /// The key does not belong to the certificate, or is of an unknown kind.
+    /// The key does not belong to the certificate, or is of an unsupported type.
     #[error("the key does not fit the certificate: {0}")]
     Unfit(rustls::Error),
 }
 
-/// What a certificate says about itself.
+/// What a certificate states about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) from: Timestamp,
@@ -87,7 +87,7 @@ fn name_of(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-/// A certificate with its key, ready to be shown to clients.
+/// A certificate with its key, ready for TLS handshakes.
 pub(crate) struct Identity {
     key: Arc<CertifiedKey>,
     facts: Facts,
@@ -104,13 +104,13 @@ impl Identity {
     }
 }
 
-/// The certificates in a PEM text.
+/// Reads the certificates in a PEM text.
 pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let found: Result<_, _> = CertificateDer::pem_slice_iter(text).collect();
     found.map_err(|error| CertificateError::NotPem("certificate", error))
 }
 
-/// The certificate that is shown now. Clones share it; whoever keeps the certificates replaces it while the server runs.
+/// The certificate that a server presents. Clones share it, and it can be replaced while the server runs.
 #[derive(Clone, Default)]
 pub(crate) struct Shown {
     inner: Arc<Mutex<Held>>,
@@ -124,12 +124,12 @@ struct Held {
 }
 
 impl Shown {
-    /// Shows this certificate from now on.
+    /// Presents this certificate from now on.
     pub(crate) fn show(&self, identity: Identity) {
         *self.inner.lock() = Held { identity: Some(Arc::new(identity)), problem: None };
     }
 
-    /// Notes why there is no newer certificate; `None` if all is well.
+    /// Records why there is no newer certificate, or `None` if nothing is wrong.
     pub(crate) fn note(&self, problem: Option<String>) {
         self.inner.lock().problem = problem;
     }
@@ -138,17 +138,17 @@ impl Shown {
         self.inner.lock().identity.clone().filter(|identity| identity.facts.is_valid(now))
     }
 
-    /// The chain of the certificate that clients see at this time. An expired certificate is not shown.
+    /// Returns the certificate chain that clients see at this time. An expired certificate is not presented.
     pub(crate) fn chain(&self, now: Timestamp) -> Option<Vec<CertificateDer<'static>>> {
         self.valid(now).map(|identity| identity.key.cert.clone())
     }
 
-    /// The end of the certificate that is shown, in seconds since 1970.
+    /// The expiry of the presented certificate, in seconds since 1970.
     pub(crate) fn until(&self) -> Option<i64> {
         self.inner.lock().identity.as_ref().map(|identity| identity.facts.until.as_second())
     }
 
-    /// Whether a valid certificate is shown; the error says why not.
+    /// Checks whether a valid certificate is presented. The error says why not.
     pub(crate) fn check(&self, now: Timestamp) -> Result<(), String> {
         let held = self.inner.lock();
         match &held.identity {
@@ -162,7 +162,7 @@ impl Shown {
         }
     }
 
-    /// The TLS configuration of a server that shows this certificate.
+    /// Returns the TLS configuration of a server that presents this certificate.
     pub(crate) fn server_config(&self, env: Env) -> Result<Arc<ServerConfig>, rustls::Error> {
         let resolver = Arc::new(Resolver { shown: self.clone(), env });
         let mut config = ServerConfig::builder_with_provider(provider())
@@ -174,7 +174,7 @@ impl Shown {
     }
 }
 
-/// Chooses the certificate of a handshake.
+/// Chooses the certificate for a handshake.
 struct Resolver {
     shown: Shown,
     env: Env,
@@ -192,7 +192,7 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// The implementation of the cryptographic algorithms.
+/// The implementation of the cryptographic algorithms. One value serves the whole process.
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ring::default_provider()));
     PROVIDER.clone()

@@ -14,36 +14,36 @@ use tokio_util::sync::CancellationToken;
 use crate::informer::{Informer, Informers, Subscription};
 use crate::source::Source;
 
-/// Only the metadata is watched: a change is all that matters, and no secret gets into a cache.
+/// Only metadata is watched: the task needs only to know of a change, and no Secret's data gets into a cache.
 type Metadata = PartialObjectMeta<DynamicObject>;
 
-/// Watches objects by name, and tells its task when one of them was created, changed or deleted.
+/// Watches objects by name, and wakes its task when one of them is created, changed or deleted.
 pub(crate) struct Wake {
     informers: Informers,
     told: Arc<Told>,
-    /// Set while the task waits to try again what failed.
+    /// Set while the task waits to retry after a failure.
     retry: Deadline,
     watches: Vec<(Informer<Metadata>, Subscription)>,
 }
 
 struct Told {
     station: Station,
-    /// Held from a change until the task has looked at it.
+    /// Pending work, held from a change until the task has handled it.
     work: Mutex<Option<Work>>,
     notify: Notify,
 }
 
-/// How long a task waits if nothing changes.
+/// How long a task waits for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// A retry of what failed, which is pending work.
+    /// Until a retry after a failure, which counts as pending work.
     Retry(Duration),
-    /// The next look at what is well.
+    /// Until the next check of what is in order.
     Look(Duration),
 }
 
 impl Wake {
-    /// Watches nothing yet. The first look of the task counts as pending work from now on.
+    /// Makes a value that watches nothing yet. The first check of the task counts as pending work from now on.
     pub(crate) fn new(client: Client, env: &Env, what: &str) -> Self {
         let station = env.ledger().station(what);
         let work = Mutex::new(Some(station.enter()));
@@ -55,7 +55,7 @@ impl Wake {
         }
     }
 
-    /// Watches this object, too.
+    /// Also watches this object.
     pub(crate) fn watch(&mut self, resource: &ApiResource, namespace: Option<&str>, name: &str) {
         let source = Source::<Metadata>::of(resource.clone()).fields(format!("metadata.name={name}"));
         let source = match namespace {
@@ -71,7 +71,7 @@ impl Wake {
         self.watches.push((informer, subscription));
     }
 
-    /// The work of the changes so far, which the task holds while it looks.
+    /// Takes the pending work of the changes so far. The task holds it while it handles them.
     pub(crate) fn take(&self) -> Option<Work> {
         self.told.work.lock().take()
     }

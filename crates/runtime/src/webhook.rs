@@ -31,10 +31,10 @@
 //! # }
 //! ```
 //!
-//! With the feature `webhook-server`, `Manager::webhook_server` serves the webhooks over TLS, with certificates that need no
-//! other component. [`Manager::take_webhooks`](crate::Manager::take_webhooks) gives all webhooks of a manager as one
-//! [`tower::Service`] instead, which answers the reviews of the API server and needs no socket. Whoever takes it serves it,
-//! and creates the [configurations](Webhooks::configurations) that tell the API server where to call it.
+//! With the feature `webhook-server`, `Manager::webhook_server` serves the webhooks over TLS, with certificates that
+//! need no other component. [`Manager::take_webhooks`](crate::Manager::take_webhooks) instead returns all webhooks of a
+//! manager as one [`tower::Service`], which answers the reviews of the API server and needs no socket. The caller then
+//! serves it, and creates the [configurations](Webhooks::configurations) that tell the API server where to call it.
 //!
 //! | what | type |
 //! |---|---|
@@ -99,9 +99,9 @@ use options::Options;
 /// | [`Webhook::validate`] | `async fn(Arc<K>, Admission<K, S>) -> Result<Verdict>` allows or refuses |
 /// | [`Webhook::mutate`] | `async fn(K, Admission<K, S>) -> Result<K>` changes the object |
 ///
-/// `K` is a type of `k8s_openapi` or a derived kind. [`Webhook::validate_with`] and [`Webhook::mutate_with`] take
-/// a kind that is known at run time only, with `DynamicObject`. `S` is the state that [`Webhook::state`] gives; a function
-/// that takes an `Admission<K>` needs none.
+/// `K` is a type of `k8s_openapi` or a derived kind. [`Webhook::validate_with`] and [`Webhook::mutate_with`] take a
+/// kind that is known only at run time, with `DynamicObject`. `S` is the state, which [`Webhook::state`] sets; a
+/// function that takes an `Admission<K>` needs none.
 #[must_use = "a webhook runs in a manager: `manager.webhook(webhook)`"]
 pub struct Webhook<S = ()> {
     action: Action,
@@ -110,7 +110,7 @@ pub struct Webhook<S = ()> {
     review: Review<S>,
 }
 
-/// What a webhook may do.
+/// What a webhook does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Action {
     Mutate,
@@ -127,8 +127,8 @@ impl Action {
 }
 
 impl<S: Send + Sync + 'static> Webhook<S> {
-    /// A webhook that allows or refuses requests for objects of kind `K`. The function gets the new object; on a deletion,
-    /// the object that is deleted.
+    /// A webhook that allows or refuses requests for objects of kind `K`. The function receives the new object or, on a
+    /// deletion, the deleted object.
     pub fn validate<K: Object<DynamicType: Default>>(function: impl ValidateFn<K, S>) -> Self {
         Self::validate_with(&K::DynamicType::default(), function)
     }
@@ -138,8 +138,9 @@ impl<S: Send + Sync + 'static> Webhook<S> {
         Self::assemble::<K>(Action::Validate, dynamic, function::validating(function))
     }
 
-    /// A webhook that changes objects of kind `K`. The function gets the new object and returns it changed. The patch for
-    /// the API server contains only what the function changed: fields that the type `K` does not know stay as they are.
+    /// A webhook that changes objects of kind `K`. The function receives the new object and returns it changed. The
+    /// patch sent to the API server contains only what the function changed: fields that the type `K` does not know
+    /// stay as they are.
     pub fn mutate<K: Object<DynamicType: Default>>(function: impl MutateFn<K, S>) -> Self {
         Self::mutate_with(&K::DynamicType::default(), function)
     }
@@ -154,7 +155,7 @@ impl<S: Send + Sync + 'static> Webhook<S> {
         Self { action, resource, options: Options::default(), review }
     }
 
-    /// Gives the state that the function's request carries: an `S`, or an `Arc<S>` that is shared with others.
+    /// Sets the state that the function reads from its request: an `S`, or a shared `Arc<S>`.
     pub fn state(self, state: impl Into<Arc<S>>) -> Webhook {
         let (review, state) = (self.review, state.into());
         let review: Review<()> = Arc::new(move |about, _| review(about, state.clone()));
@@ -173,7 +174,7 @@ impl<S> Webhook<S> {
         self.options.path.clone().unwrap_or_else(usual)
     }
 
-    /// The name in the configuration. Kubernetes requires three words with dots between them.
+    /// The webhook's name in the configuration. Kubernetes requires at least three labels separated by dots.
     pub(crate) fn qualified_name(&self) -> String {
         let ApiResource { group, plural, .. } = &self.resource;
         let group = if group.is_empty() { "core" } else { group };
@@ -182,16 +183,16 @@ impl<S> Webhook<S> {
     }
 }
 
-/// A webhook that has all that it needs to run: what [`Manager::webhook`](crate::Manager::webhook) takes.
+/// A webhook that is ready to run, as [`Manager::webhook`](crate::Manager::webhook) takes it.
 ///
-/// Every webhook is, once its state was given, if its function asks for one.
+/// Every webhook whose function needs no state implements it, and [`Webhook::state`] returns one for all others.
 #[diagnostic::on_unimplemented(
     message = "this webhook has no state yet, which its function asks for",
     label = "call `.state(…)` on this webhook first",
     note = "the function takes an `Admission<K, S>`; `Webhook::state` gives the `S`"
 )]
 pub trait IntoWebhook: sealed::Sealed {
-    /// The webhook.
+    /// Returns the webhook.
     fn into_webhook(self) -> Webhook;
 }
 

@@ -1,7 +1,7 @@
-//! The objects of a cache and its indexes, whatever their type, without locks.
+//! The objects of a cache and its indexes, without locks and without the type of the objects.
 //!
-//! The maps of a cache are the same for every kind. They hold objects behind [`Entry`], so that they are compiled once,
-//! here, and not in every crate that names a kind.
+//! The maps of a cache hold objects behind [`Entry`], whatever their kind, so that the compiler makes them once, here,
+//! and not again in every crate that uses a kind.
 
 use std::any::Any;
 use std::ops::Bound;
@@ -18,10 +18,10 @@ use crate::{Object, Request};
 /// How many interned namespace names are kept before the unused ones are searched for and dropped.
 pub(super) const NAMESPACES_KEPT: usize = 64;
 
-/// An object in a cache, without its type.
+/// An object in a cache, with its type erased.
 pub(super) type Entry = Arc<dyn Stored>;
 
-/// What the maps of a cache need to know of an object. The implementor is the `Arc` that readers get.
+/// What the maps of a cache need to know of an object. `Arc<K>` implements it, the type that readers get.
 pub(super) trait Stored: Any + Send + Sync {
     fn meta(&self) -> &ObjectMeta;
     fn as_any(&self) -> &dyn Any;
@@ -37,27 +37,27 @@ impl<K: Object> Stored for Arc<K> {
     }
 }
 
-/// The object of an entry.
+/// Returns the object of an entry as its type.
 pub(super) fn typed<K: Object>(entry: &Entry) -> &Arc<K> {
-    // The `Arc` in the middle is dereferenced: a reference to it would be an entry of another type.
+    // The inner `Arc` must be dereferenced: a reference to it would itself coerce to an entry of another type.
     let object = (**entry).as_any().downcast_ref();
     object.expect("a cache holds objects of one type, because its store inserts no other")
 }
 
-/// Entries in the order of their keys.
+/// Entries ordered by key.
 pub(super) type Ordered = OrdMap<Request, Entry>;
 
-/// Objects by key, with indexes that every change updates.
+/// Objects by key, with indexes that are updated with every change.
 ///
-/// A read by key is one lookup in the hash map. Iteration uses the ordered map, which is persistent: a snapshot costs
-/// nothing, and the order of hashes never shows. The ordered map is built when the first snapshot is taken and updated
-/// with every change from then on; many controllers read by key and by index only, and never pay for it.
+/// A read by key is one lookup in the hash map. Iteration uses the ordered map, which is persistent: a snapshot is
+/// free, and the order of hashes never shows. The ordered map is built when the first snapshot is taken, and updated
+/// with every change from then on. Many controllers read only by key and by index, and never pay for it.
 pub(super) struct Entries {
     by_key: HashMap<Request, Entry>,
-    /// The objects of `by_key` in order; built by the first snapshot.
+    /// The objects of `by_key`, ordered; built by the first snapshot.
     ordered: OnceLock<Ordered>,
     pub(super) indexes: Vec<Indexed>,
-    /// One allocation for each namespace, shared by the keys of all its objects.
+    /// One allocation for each namespace name, shared by the keys of all its objects.
     pub(super) namespaces: HashSet<Arc<str>>,
     /// The length of `namespaces` at which unused names are dropped.
     namespaces_limit: usize,
@@ -108,7 +108,7 @@ impl Entries {
         Some(old)
     }
 
-    /// Adds an index and fills it from the objects that are there.
+    /// Adds an index and fills it from the existing objects.
     pub(super) fn add_index(&mut self, mut indexed: Indexed) {
         for (key, entry) in &self.sorted() {
             indexed.update(key, None, Some(entry));
@@ -124,13 +124,13 @@ impl Entries {
         self.indexes.iter().map(|indexed| indexed.name().to_owned()).collect()
     }
 
-    /// The objects that have this value in an index. Returns `None` if there is no such index.
+    /// Returns the objects that have this value in an index, or `None` if there is no such index.
     pub(super) fn by_index(&self, name: &str, value: &str) -> Option<Vec<&Entry>> {
         let indexed = self.indexes.iter().find(|indexed| indexed.name() == name)?;
         Some(indexed.keys(value).filter_map(|key| self.by_key.get(key)).collect())
     }
 
-    /// How many objects have this value in an index. Returns `None` if there is no such index.
+    /// Counts the objects that have this value in an index. Returns `None` if there is no such index.
     pub(super) fn count_by_index(&self, name: &str, value: &str) -> Option<usize> {
         Some(self.indexes.iter().find(|indexed| indexed.name() == name)?.count(value))
     }
@@ -139,7 +139,7 @@ impl Entries {
         self.ordered.get_or_init(|| self.sorted().into_iter().collect()).clone()
     }
 
-    /// All objects in order, for a reader that iterates once and needs no snapshot.
+    /// Returns all objects in order, for a reader that iterates once and needs no snapshot.
     pub(super) fn sorted(&self) -> Vec<(Request, Entry)> {
         let entries = |(key, entry): (&Request, &Entry)| (key.clone(), entry.clone());
         if let Some(ordered) = self.ordered.get() {
@@ -150,7 +150,7 @@ impl Entries {
         all
     }
 
-    /// About `count` objects, spread over the whole cache, in no particular order.
+    /// Returns about `count` objects, spread over the whole cache, in no particular order.
     #[cfg(feature = "metrics")]
     pub(super) fn sample(&self, count: usize) -> impl Iterator<Item = &Entry> {
         self.by_key.values().step_by(self.by_key.len().div_ceil(count).max(1))
@@ -171,7 +171,7 @@ impl Entries {
 
     fn new_namespace(&mut self, namespace: &str) -> Arc<str> {
         if self.namespaces.len() >= self.namespaces_limit {
-            // A name that only this set references belongs to no key.
+            // A name that only this set references is not used by any key.
             self.namespaces.retain(|namespace| Arc::strong_count(namespace) > 1);
             self.namespaces_limit = NAMESPACES_KEPT.max(2 * self.namespaces.len());
         }

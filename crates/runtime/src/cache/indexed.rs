@@ -10,7 +10,7 @@ use evenkeel_env::HashMap;
 use super::entries::Entry;
 use crate::Request;
 
-/// Returns the values by which an object is found. The type of the object is that of the cache.
+/// Returns the index values of an object. The object has the type of its cache.
 type Values = Box<dyn Fn(&Entry) -> Vec<String> + Send + Sync>;
 
 /// From a value to the keys of the objects that have it.
@@ -54,7 +54,7 @@ impl Indexed {
         })
     }
 
-    /// The number of keys of one value.
+    /// Counts the keys that have one value.
     pub(super) fn count(&self, value: &str) -> usize {
         match self.keys.get(value) {
             None => 0,

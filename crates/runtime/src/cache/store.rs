@@ -1,4 +1,4 @@
-//! The objects of a cache and its indexes, without locks: the typed shell around [`Entries`].
+//! The objects of a cache and its indexes, without locks: a typed wrapper around [`Entries`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use super::indexed::Indexed;
 use crate::index::Index;
 use crate::{Object, Request};
 
-/// Objects of one type by key, with indexes that every change updates.
+/// Objects of one type by key, with indexes that are updated with every change.
 pub(crate) struct Store<K> {
     /// Holds objects of type `K` only.
     entries: Entries,
@@ -125,7 +125,7 @@ impl<K: Object> Store<K> {
         Some(found.into_iter().map(|entry| typed::<K>(entry).clone()).collect())
     }
 
-    /// How many objects have this value in an index. Returns `None` if there is no such index.
+    /// Counts the objects that have this value in an index. Returns `None` if there is no such index.
     pub(crate) fn count_by_index(&self, name: &str, value: &str) -> Option<usize> {
         self.entries.count_by_index(name, value)
     }

@@ -19,7 +19,7 @@ use crate::own_writes::{Expected, Written};
 use crate::wire;
 use crate::{Object, Request};
 
-/// A request that was made, or why it cannot be.
+/// A request that is ready to be sent, or the reason why it cannot be built.
 pub(super) type Unsent = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// Reads and writes of one kind on behalf of a reconcile.
@@ -150,7 +150,8 @@ impl<'a, K: Object> Objects<'a, K> {
         self.write("create", &key, request).await
     }
 
-    /// The key and the request that create an object, of which the owner of this context becomes the controller.
+    /// Returns the key and the request that create an object. The owner of this context becomes the object's
+    /// controller.
     pub(super) fn creation(&self, mut object: K) -> Result<(Request, Unsent), ContextError> {
         self.own(&mut object)?;
         self.post(&object)
@@ -364,14 +365,14 @@ impl<'a, K: Object> Objects<'a, K> {
         Ok(object)
     }
 
-    /// Notes for the flight recorder which fields a write changed. `before` is the object as the cache had it, `written`
+    /// Tells the flight recorder which fields a write changed. `before` is the object as the cache had it, `written` is
     /// the body of the request.
     fn note_write(&self, before: Option<&K>, after: &K, written: &[u8]) {
         let version = |object: &K| object.meta().resource_version.clone();
         if before.is_some_and(|before| version(before) == version(after)) {
             return;
         }
-        // A patch names the fields that it writes; an update has all fields.
+        // A patch names the fields that it writes, whereas an update contains all fields.
         let patch = serde_json::from_slice::<Value>(written).ok().filter(Value::is_object);
         let changed = match before {
             Some(before) => {

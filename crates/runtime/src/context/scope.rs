@@ -29,7 +29,7 @@ pub(crate) struct ControllerScope {
     pub(crate) declared: Vec<Arc<dyn AnyInformer>>,
     pub(crate) cancelled: CancellationToken,
     pub(crate) recorder: Recorder,
-    /// Which fields the flight recorder keeps no values of.
+    /// The fields whose values the flight recorder must not keep.
     pub(crate) sensitive: Arc<RwLock<Sensitive>>,
     pub(crate) write_limit: Option<Mutex<RateLimit>>,
     pub(crate) ids: Ids,
@@ -49,7 +49,7 @@ impl Ids {
         Self { prefix: env.suffix(8), next: AtomicU64::new(1) }
     }
 
-    /// What all ids begin with.
+    /// The common prefix of the ids of all reconciles.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -66,7 +66,7 @@ impl ControllerScope {
         format!("{}-{number}", self.ids.prefix)
     }
 
-    /// The controller's primary kind; empty if it has none.
+    /// The controller's primary kind, or an empty string if it has none.
     pub(crate) fn kind(&self) -> &str {
         self.declared.first().map_or("", |informer| &informer.key().resource.kind)
     }

@@ -1,6 +1,7 @@
-//! Writes whose answer is read no further than its metadata.
+//! Writes that decode only the metadata of the response.
 //!
-//! The server answers a write with the stored object. A reconcile that does not look at it need not decode it.
+//! The server answers a write with the stored object. Most reconciles do not look at it, and decoding it would be
+//! wasted.
 
 use kube::core::params::Patch;
 use serde::de::IgnoredAny;
@@ -14,7 +15,7 @@ use crate::flight;
 use crate::own_writes::{Expected, Written};
 use crate::{Object, Request};
 
-/// The part of an answer that is needed to remember the write.
+/// The part of a response from which the write is remembered.
 #[derive(Deserialize)]
 struct Answer {
     metadata: Metadata,
@@ -37,7 +38,7 @@ impl Metadata {
         Request::new(self.namespace.as_deref(), self.name.as_deref().unwrap_or_default())
     }
 
-    /// What a cache shows once it has seen the write; `None` if the answer has no resource version.
+    /// Returns what a cache shows once it has seen the write, or `None` if the response has no resource version.
     fn expected(self) -> Option<Expected> {
         let no_finalizers = self.finalizers.is_none_or(|finalizers| finalizers.is_empty());
         let gone = self.deletion_timestamp.is_some()
@@ -48,15 +49,14 @@ impl Metadata {
 }
 
 impl<K: Object> Objects<'_, K> {
-    /// Creates the object, and returns its key. Does what [`Objects::create`] does, for a reconcile that does not need the
-    /// object as the server stored it.
+    /// Creates the object and returns its key, like [`Objects::create`], but does not decode the stored object.
     pub async fn create_unread(&self, object: K) -> Result<Request, ContextError> {
         let (key, request) = self.creation(object)?;
         self.write_unread("create", &key, request).await
     }
 
-    /// Patches a subresource of the object, such as `status`. Does what [`Objects::patch_subresource`] does, for a
-    /// reconcile that does not need the object as the server stored it.
+    /// Patches a subresource of the object, such as `status`, like [`Objects::patch_subresource`], but does not decode
+    /// the stored object.
     pub async fn patch_subresource_unread<P: Serialize>(
         &self,
         subresource: &str,
@@ -88,7 +88,8 @@ impl<K: Object> Objects<'_, K> {
         Ok(key)
     }
 
-    /// Notes for the flight recorder which fields a write sent. What they were before is not known without the answer.
+    /// Tells the flight recorder which fields a write sent. Their previous values are unknown, because the response was
+    /// not decoded.
     fn note_sent(&self, key: &Request, expected: &Expected, written: &[u8]) {
         let sent = serde_json::from_slice::<Value>(written).ok().filter(Value::is_object);
         let changed = sent.as_ref().map(flight::fields).unwrap_or_default();

@@ -113,8 +113,8 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self.watches_indexed_with(Source::new(), index, values)
     }
 
-    /// Watches the objects of one source, and reconciles every `K` that has one of the values in `index` which `values`
-    /// finds in the changed object. The index is added to the cache of the primary kind.
+    /// Watches the objects of one source. For each changed object, `values` returns index values, and every `K` that
+    /// has one of them in `index` is reconciled. The index is added to the cache of the primary kind.
     pub fn watches_indexed_with<C: Object>(
         mut self,
         source: Source<C>,
@@ -197,11 +197,11 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Reconciles these keys when the controller starts. `name` is the cause.
+    /// Reconciles these keys when the controller starts. `name` is the cause that they are queued with.
     pub fn at_start(mut self, name: &str, keys: Vec<Request>) -> Self {
         let cause = Cause::External(name.into());
         self.feeds.push(Box::new(move |queue, _| {
-            // The start of the controller is pending work until this has returned.
+            // The start of the controller counts as pending work until the keys are queued.
             for key in keys {
                 queue.add_with(key, Add { cause: Some(cause.clone()), ..Add::default() });
             }
@@ -210,8 +210,8 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
-    /// Sleeps until any resource is used, if the manager knows the [use of resources](crate::resource_use). For a
-    /// controller that follows resources which it does not declare.
+    /// Lets the controller sleep until any resource is used, if the manager knows the [use of
+    /// resources](crate::resource_use). For controllers that follow resources which they do not declare.
     pub fn wakes_on_any_use(mut self) -> Self {
         self.options.wakes_on_any_use = true;
         self

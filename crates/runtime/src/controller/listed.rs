@@ -1,4 +1,4 @@
-//! The kinds of a controller that the list of its context's type names; see [`kinds!`](crate::kinds!).
+//! The kinds of a controller that come from the list in its context's type; see [`kinds!`](crate::kinds!).
 
 use super::wiring::{Wire, wire_read};
 use super::{Controller, Owned, declaration};
@@ -7,10 +7,11 @@ use crate::declaration::{Declaration, Purpose};
 use crate::kinds::{Declare, Kinds};
 use crate::source::Source;
 
-/// A kind of the list, and how it is watched unless a method of the controller declared it.
+/// A kind in the list, and how it is watched if no method of the controller declares it.
 pub(super) struct Listed<K: Object> {
     declaration: Declaration,
-    /// `None` for a kind that a method of the controller must declare: the list does not know its trigger.
+    /// Starts the watch. `None` for a `watches` entry: the list does not know its trigger, so a method of the
+    /// controller must declare it.
     wire: Option<Wire<K>>,
 }
 
@@ -19,8 +20,9 @@ impl<K: Object> Listed<K> {
         Self { declaration: declaration(source, purpose), wire }
     }
 
-    /// What the list adds to the declarations of the controller's methods: nothing for a kind that these declared with the
-    /// same purpose, or that is only read and in one of their caches, or that the list knows no trigger for.
+    /// Returns the declaration that the list adds to those of the controller's methods. `None` if a method already
+    /// declared the kind with this purpose, if the kind is only read and a declared cache holds it, or if the list does
+    /// not know its trigger.
     pub(super) fn adds_to(&self, declared: &[Declaration]) -> Option<&Declaration> {
         (self.wire.is_some() && !self.is_in(declared)).then_some(&self.declaration)
     }
@@ -34,7 +36,7 @@ impl<K: Object> Listed<K> {
     }
 }
 
-/// A kind is in the list with `watches`, and no method of the controller says which keys to reconcile for it.
+/// The list says `watches` for a kind, but no method of the controller says which keys to reconcile when it changes.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the kinds of controller {controller:?} have `watches {kind}`, but nothing says what to reconcile when one changes: add \
@@ -46,13 +48,13 @@ pub(super) struct NoTrigger {
 }
 
 impl<K: Object, S> Controller<K, S> {
-    /// Takes the kinds of a list.
+    /// Adds the kinds of a list to the controller.
     pub(super) fn listing<D: Kinds<K>>(mut self) -> Self {
         D::declare(&mut List(&mut self.listed));
         self
     }
 
-    /// Watches the kinds of the list that no method of the controller declared.
+    /// Watches the kinds of the list that no method of the controller has declared.
     pub(super) fn watching_listed(mut self) -> Result<Self, NoTrigger> {
         for listed in std::mem::take(&mut self.listed) {
             match (listed.is_in(&self.declared), listed.wire) {

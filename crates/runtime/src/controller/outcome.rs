@@ -14,8 +14,9 @@ use crate::metrics::{self, ControllerMetrics};
 use crate::observe::Stage;
 use crate::queue::{Add, Item, Queue};
 
-/// A key that writes whenever it is looked at again, at least this often, is not at rest: the limit of the test kit's
-/// `settled()`. A key that is looked at less often, such as for the renewal of a certificate, may write each time.
+/// A key that writes every time it is looked at again is not at rest if the looks are at most this far apart, which is
+/// the limit of the test kit's `settled()`. A key with longer pauses, such as the renewal of a certificate, may write
+/// each time.
 const WRITES_ARE_RARE: Duration = Duration::from_secs(60);
 
 /// How many conflicts in a row are normal between concurrent writers; more of them are logged as errors.
@@ -126,8 +127,8 @@ impl Outcome {
         metrics.ended(key, took, result);
     }
 
-    /// Queues the key again or forgets its failures, and ends the work on it. `later_look` says what a later look of
-    /// this key means for the ledger. Returns when the key comes back.
+    /// Queues the key again or forgets its failures, and ends the work on it. `later_look` is the ledger's purpose for
+    /// a later look at this key. Returns the delay after which the key comes back.
     pub(super) fn settle(
         &self,
         queue: &Queue,
@@ -168,7 +169,7 @@ impl Outcome {
         delay
     }
 
-    /// The outcome as the flight recorder keeps it.
+    /// The outcome in the form that the flight recorder keeps.
     pub(super) fn ended(&self) -> Ended {
         match self {
             Self::Done(action) => match action.next {
@@ -186,8 +187,8 @@ impl Outcome {
     }
 }
 
-/// What a later look of a key means for the ledger, after a reconcile that succeeded. `wrote` says whether that
-/// reconcile changed something.
+/// Returns the ledger's purpose for a later look at a key after a successful reconcile. `wrote` says whether the
+/// reconcile changed an object.
 pub(super) fn later_look(item: &Item, wrote: bool, delay: Duration) -> Purpose {
     let repeats = item.causes.kept().contains(&Cause::Timer);
     match (wrote, repeats) {

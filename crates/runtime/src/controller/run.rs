@@ -52,8 +52,8 @@ pub(crate) struct Host {
     pub(crate) begun: CancellationToken,
     /// Cancelled once this process leads; from the start if there is no leader election.
     pub(crate) elected: CancellationToken,
-    /// Has a receiver for each part that waits for the lease. When this process leads, the election is pending work until
-    /// all receivers are dropped: by then, each part holds pending work of its own.
+    /// Has one receiver for each part that waits for the lease. When this process becomes the leader, the election
+    /// counts as pending work until all receivers are dropped; by then, each part holds pending work of its own.
     pub(crate) standby: watch::Sender<()>,
     /// Whether later looks count as unfinished work; see [`Manager::later_looks_are_work`](crate::Manager::later_looks_are_work).
     pub(crate) later_looks_are_work: bool,
@@ -74,7 +74,7 @@ pub(crate) async fn run<K: Object>(
     run_wired(Wanted { name, feeds, event_filter, reconcile, options }, wired, host, started).await
 }
 
-/// A controller without its watches, which have started, and without the type of its primary kind.
+/// A controller whose watches have started, without the type of its primary kind.
 struct Wanted {
     name: Arc<str>,
     feeds: Vec<Feed>,
@@ -83,7 +83,7 @@ struct Wanted {
     options: Options,
 }
 
-/// Runs a controller whose watches have started. This is compiled once, not for each primary kind.
+/// Runs a controller whose watches have started. The compiler makes this function once, not for each primary kind.
 async fn run_wired(wanted: Wanted, wired: Vec<Wired>, host: Host, started: Work) -> Result<(), BoxError> {
     let Wanted { name, feeds, event_filter, reconcile, options } = wanted;
     let ready = async {
@@ -402,7 +402,7 @@ fn trace_id() -> Option<[u8; 16]> {
     (id != opentelemetry::trace::TraceId::INVALID).then(|| id.to_bytes())
 }
 
-/// Nothing is traced without the feature `otel`.
+/// Without the feature `otel`, there are no traces.
 #[cfg(not(feature = "otel"))]
 fn trace_id() -> Option<[u8; 16]> {
     None

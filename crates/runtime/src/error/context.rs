@@ -43,7 +43,7 @@ pub enum ContextError {
         kind: String,
         /// The name of the controller.
         controller: String,
-        /// Whether the kind has a type of its own, unlike a `DynamicObject`.
+        /// Whether the kind has a Rust type of its own, unlike a `DynamicObject`.
         known: bool,
     },
     /// The cache has no index of this name. An empty answer would look as if there were no such objects.
@@ -91,9 +91,9 @@ pub enum ContextError {
     },
 }
 
-/// Says how a controller declares that it uses a kind.
+/// Names the method of `Controller`, or the entry of `kinds!`, that declares the use of a kind.
 fn declarations(kind: &str, known: bool) -> String {
-    // The kind of a message may have its group: `Deployment.apps`.
+    // A message may qualify the kind by its group: `Deployment.apps`.
     let name = kind.split('.').next().unwrap_or(kind);
     match known {
         true => format!(

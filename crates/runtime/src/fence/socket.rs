@@ -1,14 +1,13 @@
 //! The sockets of a leader's client: the last place where a request can be held back.
 //!
-//! A request is checked when it is sent. Between that check and the kernel are the connection pool, handshakes and the
-//! tasks of the connections, and a process can be frozen anywhere in between. So every write to a socket checks the
-//! fence again. Reading the clock is the last thing before the system call: whether the socket is ready is found out
-//! before. A process that is frozen between these two does send its bytes when it continues. If another process can lead
-//! by then, that is logged as an error.
+//! A request is checked when it is sent. Between that check and the kernel lie the connection pool, handshakes and the
+//! tasks of the connections, and the process can be frozen anywhere in between. So every write to a socket checks the
+//! fence again. Reading the clock is the last step before the system call; whether the socket is ready is found out
+//! earlier. A process that is frozen between these two steps does send its bytes when it continues. If another process
+//! can lead by then, that is logged as an error.
 //!
-//! The kernel continues to deliver bytes after the process has closed the socket, even after the process has died: for
-//! minutes, if the network is cut. The sockets are therefore closed by a reset (`SO_LINGER` of zero), which discards
-//! bytes that were not delivered.
+//! The kernel keeps delivering bytes after the process has closed the socket or died, for minutes if the network is
+//! cut. Sockets are therefore closed by a reset (`SO_LINGER` of zero), which discards undelivered bytes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -95,7 +94,7 @@ impl Socket {
         Ok(Self { stream, fence })
     }
 
-    /// Writes by `write` as soon as the socket is ready, if the fence lets bytes through then.
+    /// Calls `write` as soon as the socket is ready, if the fence allows it then.
     fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -108,7 +107,7 @@ impl Socket {
             // Nothing may come between this check and the write.
             let written = if bounds.may_send() { write(stream) } else { Err(io::Error::other(Fenced)) };
             match written {
-                // The socket was not ready any more: this waits for the next time.
+                // The socket was no longer ready; wait until it is ready again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Ok(bytes) if bounds.may_be_over() => {
                     tracing::error!(
@@ -207,8 +206,8 @@ mod tests {
         assert_eq!(arrived, b"ab");
     }
 
-    /// A process is frozen after the last check, so that its bytes leave when another process may lead. Nothing can prevent
-    /// that, but it is noticed.
+    /// A process frozen after the last check sends its bytes at a time when another process may lead. Nothing can
+    /// prevent that, but it is noticed and logged.
     #[tokio::test(start_paused = true)]
     async fn who_was_frozen_on_the_way_to_the_system_call_notices_it() {
         let fence = Fence::default();

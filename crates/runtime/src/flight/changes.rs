@@ -1,26 +1,27 @@
-//! The fields that a write changed: paths, and the values of numbers, booleans and the words of conditions.
+//! The fields that a write changed: their paths, and the values of numbers, booleans and words such as phases and
+//! condition statuses.
 
 use evenkeel_record::Change;
 use serde_json::{Map, Value};
 
-/// How many fields of one write are recorded; more are counted.
+/// How many changed fields of one write are recorded. Further ones are only counted.
 const CHANGES_KEPT: usize = 16;
 
 /// The longest path that is recorded, in bytes.
 const PATH_BYTES_MAX: usize = 200;
 
-/// The longest word of a condition that is recorded.
+/// The longest word whose value is recorded, in bytes.
 const WORD_BYTES_MAX: usize = 48;
 
-/// The server writes these fields of `metadata` with every change.
+/// Fields of `metadata` that the server sets on every write.
 const OF_SERVER: [&str; 6] =
     ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"];
 
-/// Names that values must not be kept of, in lower case.
+/// Parts of field names, in lower case, that mark a field as sensitive: its values must not be kept.
 const SENSITIVE_WORDS: [&str; 8] =
     ["password", "passwd", "passphrase", "secret", "token", "credential", "apikey", "privatekey"];
 
-/// Fields whose values are words of an API, such as `Running` and `MinimumReplicasAvailable`.
+/// Fields whose string values are words of an API, such as `Running` and `MinimumReplicasAvailable`.
 const WORD_FIELDS: [&str; 4] = ["phase", "status", "reason", "state"];
 
 /// The kind whose values are never kept.
@@ -62,8 +63,8 @@ fn without_brackets(path: &str) -> String {
     path.chars().filter(keep).collect()
 }
 
-/// The fields that differ between two states of an object of this kind. If `written` is given, only fields that it has.
-/// Returns the first ones, and the number of the others.
+/// Returns the fields that differ between two states of an object, limited to fields in `written` if that is given.
+/// Returns the first ones, and how many more there are.
 pub(crate) fn changes(
     kind: &str,
     before: &Value,
@@ -77,7 +78,7 @@ pub(crate) fn changes(
     (found.list, found.more)
 }
 
-/// The fields that a request sends, without values: what is known of a write if the state before it is not.
+/// Returns the fields that a request sends, without values. Used when the previous state is unknown.
 pub(crate) fn fields(written: &Value) -> (Vec<Change>, u64) {
     let sensitive = Sensitive::default();
     let mut found = Found { values: false, sensitive: &sensitive, list: Vec::new(), more: 0 };
@@ -123,7 +124,7 @@ impl Found<'_> {
         for name in before.keys().chain(added) {
             let of_server = path == "metadata" && OF_SERVER.contains(&name.as_str());
             let below = written.map(|written| written.get(name));
-            // A field that is gone was given up, which a request says by leaving it out.
+            // A field missing from the request but present before was given up by this write.
             let unwritten = below == Some(None) && after.contains_key(name);
             if of_server || unwritten {
                 continue;
@@ -135,7 +136,7 @@ impl Found<'_> {
         }
     }
 
-    /// Compares the items of two lists by a key that names each item.
+    /// Compares the items of two lists, matched by the key field that identifies each item.
     fn items(&mut self, path: &mut String, key: &str, before: &[Value], after: &[Value]) {
         let find = |list: &[Value], name: &Value| {
             list.iter().find(|item| item[key] == *name).cloned().unwrap_or(Value::Null)
@@ -186,13 +187,13 @@ fn push(path: &mut String, name: &str) -> usize {
     length
 }
 
-/// The field that names the items of both lists, if there is one.
+/// Returns the field that identifies the items of both lists, if there is one.
 fn keyed_by(before: &[Value], after: &[Value]) -> Option<&'static str> {
     let all = || before.iter().chain(after);
     ["type", "name", "key"].into_iter().find(|key| all().all(|item| item[*key].is_string()))
 }
 
-/// The value of a number, a boolean, or a word of a condition.
+/// Returns the value of a number, a boolean, or a word, as text.
 fn shown(path: &str, value: &Value) -> Option<String> {
     let is_word =
         |text: &str| text.len() <= WORD_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_alphanumeric());

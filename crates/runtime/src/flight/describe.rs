@@ -1,4 +1,4 @@
-//! From what a worker recorded to the entry that a reader sees.
+//! Turns the compact notes of a worker into the entries that readers see.
 
 use evenkeel_record::{self as record, Outcome, Read, Reconcile, Sent};
 use evenkeel_request_info::{RequestInfo, ResourcePath};
@@ -10,7 +10,7 @@ use super::ring::{Ended, Flown, Ring};
 use crate::Request;
 use crate::cause::Cause;
 
-/// The reconcile, with its times since `start`.
+/// Returns the reconcile as an entry, with times counted from `start`.
 pub(super) fn reconcile(flown: &Flown, ring: &Ring, start: Instant) -> Reconcile {
     let since = |at: Instant| micros(at.saturating_duration_since(start));
     let (outcome, error) = match &flown.ended {

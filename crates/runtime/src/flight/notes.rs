@@ -1,4 +1,4 @@
-//! What a running reconcile notes about itself: what it reads, what it asks the API server, what it changes.
+//! What a running reconcile notes for the recorder: its reads, its requests, and its changes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use crate::Request;
 use crate::own_writes::Writes;
 
-/// How many requests of one reconcile are recorded; more are counted.
+/// How many requests of one reconcile are recorded. Further ones are only counted.
 const REQUESTS_KEPT: usize = 32;
 
-/// How many reads of one reconcile are recorded, besides its own object; more are not.
+/// How many reads of one reconcile are recorded, besides that of its own object.
 const READS_KEPT: usize = 16;
 
 /// The longest error that is recorded, in bytes.
@@ -32,16 +32,16 @@ tokio::task_local! {
 /// What one reconcile did.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// The writes that the next reconcile of the key must see.
+    /// The writes that the caches must show before the key is reconciled again.
     pub(crate) writes: Writes,
-    /// What is recorded.
+    /// What the flight recorder keeps.
     pub(crate) notes: Notes,
 }
 
-/// What is recorded of one reconcile.
+/// What the flight recorder keeps of one reconcile.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Notes {
-    /// The resource version of the reconciled object; 0 if it was not read or is no number.
+    /// The resource version of the reconciled object, or 0 if it was not read or is not a number.
     pub(crate) revision: u64,
     pub(super) reads: Vec<ReadNote>,
     pub(super) requests: Vec<SentNote>,
@@ -50,23 +50,23 @@ pub(crate) struct Notes {
 
 #[derive(Debug, Clone)]
 pub(super) struct ReadNote {
-    /// The Rust type of the object, whose last part is its kind.
+    /// The Rust type of the object; the last part of its path is the kind.
     pub(super) kind: &'static str,
     pub(super) key: Request,
     pub(super) revision: u64,
 }
 
-/// A request and its answer.
+/// A request and the status of its response.
 #[derive(Debug, Clone)]
 pub(super) struct SentNote {
     pub(super) at: Instant,
     pub(super) method: Method,
-    /// Path and query.
+    /// The path and query of the request.
     pub(super) path: Box<str>,
     pub(super) is_apply: bool,
     pub(super) code: u16,
     pub(super) took: Duration,
-    /// The name of an object that was created, which is not in the path.
+    /// The name of a created object, which the path lacks.
     pub(super) created: Option<Arc<str>>,
     pub(super) revision: u64,
     pub(super) changes: Vec<Change>,
@@ -89,7 +89,7 @@ impl Notes {
         let Some(sent) = self.last() else { return };
         sent.revision = revision;
         if sent.method == Method::POST {
-            // Everything is new in an object that was created.
+            // All fields of a created object are new, so no changes are kept.
             sent.created = Some(name.clone());
             return;
         }
@@ -97,14 +97,14 @@ impl Notes {
         sent.more_changes = more;
     }
 
-    /// Notes why the last request was refused.
+    /// Notes the error message of the last request.
     pub(crate) fn refused(&mut self, why: &str) {
         if let Some(sent) = self.last() {
             sent.error = Some(error_text(why));
         }
     }
 
-    /// The last request, if it is recorded.
+    /// The last request, if it was recorded.
     fn last(&mut self) -> Option<&mut SentNote> {
         let recorded = self.more_requests == 0;
         self.requests.last_mut().filter(|_| recorded)
@@ -142,7 +142,7 @@ impl SentNote {
     }
 }
 
-/// An error as it is recorded: not too long, and without the values that the API server quotes from an object.
+/// Prepares an error for the record: shortens it, and removes the values that the API server quotes from the object.
 pub(crate) fn error_text(error: &str) -> Box<str> {
     let mut text = without_values(error);
     if text.len() > ERROR_BYTES_MAX {
@@ -153,7 +153,7 @@ pub(crate) fn error_text(error: &str) -> Box<str> {
     text.into()
 }
 
-/// Replaces the values in messages of validation, such as `Invalid value: "secret": must be …`.
+/// Removes values from validation messages such as `Invalid value: "secret": must be …`.
 fn without_values(error: &str) -> String {
     let mut text = String::with_capacity(error.len());
     let mut rest = error;
@@ -168,10 +168,11 @@ fn without_values(error: &str) -> String {
     text
 }
 
-/// What the API server writes before a value.
+/// The texts after which the API server quotes a value.
 const QUOTES: [&str; 3] = ["Invalid value: ", "Unsupported value: ", "Duplicate value: "];
 
-/// The length of the value at the beginning of a text: a quoted string with its escapes, or anything up to a colon.
+/// Returns the length of the value at the start of a text: a quoted string with its escapes, or everything up to a
+/// colon.
 fn value_end(text: &str) -> usize {
     let quote = match text.as_bytes().first() {
         Some(quote @ (b'"' | b'`')) => *quote,
@@ -200,7 +201,7 @@ pub(crate) struct Asked {
     sent: SentNote,
 }
 
-/// Begins the note about a request, if a reconcile sends it.
+/// Starts the note of a request, if a reconcile is sending it.
 pub(crate) fn asked(request: &HttpRequest<Body>) -> Option<Asked> {
     let tally = CURRENT.try_with(Arc::clone).ok()?;
     let content_type = request.headers().get(header::CONTENT_TYPE).map(|it| it.as_bytes());
@@ -222,7 +223,7 @@ pub(crate) fn asked(request: &HttpRequest<Body>) -> Option<Asked> {
 }
 
 impl Asked {
-    /// Ends the note: with the status of the answer, or with 0 if there is none.
+    /// Completes the note with the status code of the response, or with 0 if there was none.
     pub(crate) fn answered(mut self, code: u16) {
         self.sent.code = code;
         self.sent.took = self.sent.at.elapsed();
@@ -234,7 +235,7 @@ impl Asked {
 mod tests {
     use super::*;
 
-    /// The API server quotes the values that it refuses, which may be passwords.
+    /// The API server quotes rejected values, which may be passwords, in its messages.
     #[test]
     fn values_that_the_server_quotes_are_left_out() {
         let said = r#"Site "web" is invalid: [spec.password: Invalid value: "hun\"ter: 2": too short, spec.b: Unsupported value: "x": supported values: "y"]"#;

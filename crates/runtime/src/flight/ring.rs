@@ -1,4 +1,4 @@
-//! The ring of one worker: its last reconciles, within a number of bytes.
+//! The ring buffer of one worker: its most recent reconciles, within a number of bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use super::notes::Notes;
 use crate::Request;
 use crate::cause::{Cause, Causes};
 
-/// The part of a ring that is kept for failed and slow reconciles, as one in so many.
+/// The part of a ring that is reserved for failed and slow reconciles: one in this many bytes.
 const NOTABLE_PART: usize = 4;
 
-/// A reconcile that takes this many times as long as the others of its worker is slow …
+/// A reconcile counts as slow if it takes this many times as long as usual for its worker, and at least [`SLOW_MIN`].
 const SLOW_FACTOR: u32 = 8;
 
-/// … if it takes at least this long.
+/// The shortest duration that counts as slow by comparison with other reconciles.
 const SLOW_MIN: Duration = Duration::from_millis(10);
 
-/// A reconcile that takes this long is slow, whatever the others take.
+/// The duration from which a reconcile always counts as slow.
 const SLOW_ALWAYS: Duration = Duration::from_secs(1);
 
-/// How many more entries a full buffer takes when it grows, as one in so many of those that it has.
+/// By how much a full buffer grows: by one in this many of its entries.
 const GROWTH_PART: usize = 4;
 
-/// A reconcile that has ended, as its worker leaves it.
+/// A finished reconcile, as its worker hands it to the ring.
 #[derive(Debug, Clone)]
 pub(crate) struct Flown {
     pub(crate) key: Request,
@@ -34,14 +34,14 @@ pub(crate) struct Flown {
     pub(crate) ready_at: Instant,
     pub(crate) start: Instant,
     pub(crate) took: Duration,
-    /// The number of the reconcile in its controller.
+    /// The number of the reconcile within its controller.
     pub(crate) number: u64,
     pub(crate) attempt: u32,
     pub(crate) behind: bool,
     pub(crate) trace: Option<[u8; 16]>,
     pub(crate) notes: Notes,
     pub(crate) ended: Ended,
-    /// When the key comes back without another cause.
+    /// The delay after which the key comes back without another cause.
     pub(crate) again: Option<Duration>,
 }
 
@@ -55,8 +55,8 @@ pub(crate) enum Ended {
 }
 
 impl Flown {
-    /// The bytes on the heap. Keys and causes share their texts with caches, which may drop them first: they count in
-    /// full.
+    /// The bytes on the heap. Keys and causes share their text with caches, which may drop it first, so the text counts
+    /// in full here.
     fn heap(&self) -> usize {
         let error = match &self.ended {
             Ended::Done | Ended::Requeued => 0,
@@ -71,7 +71,7 @@ impl Flown {
     }
 }
 
-/// The reference counts of an `Arc`.
+/// The size of the reference counts of an `Arc`.
 const ARC_BYTES: usize = 16;
 
 fn bytes_of_key(key: &Request) -> usize {
@@ -79,7 +79,7 @@ fn bytes_of_key(key: &Request) -> usize {
 }
 
 fn bytes_of_cause(cause: &Cause) -> usize {
-    // Several causes are in a list on the heap; the first one is counted twice, which is on the safe side.
+    // Several causes are stored in a list on the heap. The first one is counted twice, which errs on the safe side.
     size_of::<Cause>()
         + match cause {
             Cause::Object { object, .. } => bytes_of_key(object),
@@ -94,7 +94,7 @@ pub(crate) struct Ring {
     pub(super) kind: String,
     /// The prefix of the reconciles' ids.
     pub(super) ids: String,
-    /// Locked by the worker and by readers of the record, never by another worker.
+    /// Locked by this worker and by readers of the record, never by another worker.
     kept: Mutex<Kept>,
 }
 
@@ -136,7 +136,7 @@ impl Ring {
         while !kept.recent.fits(heap) {
             match kept.recent.pop() {
                 Some(old) => kept.retire(old),
-                // A share that is too small for one reconcile.
+                // The ring's share is too small for this reconcile.
                 None => {
                     kept.dropped += 1;
                     return;
@@ -147,7 +147,7 @@ impl Ring {
         kept.recent.push(flown, heap);
     }
 
-    /// Sets how many bytes the ring may use, and drops what is too much.
+    /// Sets how many bytes the ring may use, and drops entries that no longer fit.
     pub(super) fn limit(&self, bytes: usize) {
         let mut kept = self.kept.lock();
         let notable = bytes / NOTABLE_PART;
@@ -162,13 +162,13 @@ impl Ring {
         }
     }
 
-    /// The reconciles after the first `seen` ones that are still kept, and what the ring holds. `seen` moves on.
+    /// Returns the kept reconciles after the first `seen` ones, and the state of the ring. Moves `seen` on.
     pub(super) fn after(&self, seen: &mut u64) -> (Vec<Flown>, Holding) {
         let kept = self.kept.lock();
         let holding = Holding { bytes: kept.recent.bytes() + kept.notable.bytes(), dropped: kept.dropped };
         let new = usize::try_from(kept.pushed.saturating_sub(*seen)).unwrap_or(usize::MAX);
         let recent = kept.recent.entries.iter().skip(kept.recent.entries.len().saturating_sub(new));
-        // Those who follow the record have seen what has become old since.
+        // Readers that follow the record have already seen the older, notable entries.
         let notable = kept.notable.entries.iter().filter(|_| *seen == 0);
         let flown = notable.chain(recent).map(|(flown, _)| flown.clone()).collect();
         *seen = kept.pushed;
@@ -177,7 +177,7 @@ impl Ring {
 }
 
 impl Kept {
-    /// Keeps an old reconcile for longer if it failed or was slow.
+    /// Moves an old reconcile to the reserved part if it failed or was slow.
     fn retire(&mut self, old: (Flown, usize)) {
         let (flown, heap) = old;
         let slow = flown.took >= SLOW_ALWAYS
@@ -206,7 +206,7 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// The bytes that the buffer uses, with the room that it has for more.
+    /// The bytes that the buffer uses, including unused capacity.
     fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<(Flown, usize)>() + self.heap
     }
@@ -215,7 +215,7 @@ impl Buffer {
         (self.entries.len() / GROWTH_PART).max(4)
     }
 
-    /// Whether one more entry with this many bytes on the heap is within the limit.
+    /// Whether another entry with this many bytes on the heap fits into the limit.
     fn fits(&self, heap: usize) -> bool {
         let full = self.entries.len() == self.entries.capacity();
         let more = if full { self.growth() * size_of::<(Flown, usize)>() } else { 0 };

@@ -54,7 +54,7 @@ async fn the_bytes_are_bounded_and_the_oldest_go_first() {
     let numbers: Vec<usize> =
         kept.iter().map(|name| name.split('-').next().unwrap().parse().unwrap()).collect();
     assert!(numbers.is_sorted() && *numbers.last().unwrap() == 19_999, "{numbers:?}");
-    // More controllers leave less for each, at once.
+    // A second controller leaves less memory for each ring, immediately.
     flight.rings(&"other".into(), "", "def", 2, &Queue::new("other", &Env::seeded(1)));
     let fewer = flight.record();
     assert!(fewer.entries.len() < record.entries.len() && fewer.bytes <= 128 << 10, "{} bytes", fewer.bytes);

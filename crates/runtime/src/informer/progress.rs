@@ -19,7 +19,7 @@ struct State {
     unsynced: usize,
     /// For each reflector, the error of its last attempt; `None` after a success.
     last_errors: Box<[Option<Arc<str>>]>,
-    /// How many times everything was listed, by all reflectors together.
+    /// How many times the resource was listed, by all reflectors together.
     lists: u64,
     /// When the server last sent something.
     heard: Option<Instant>,
@@ -46,17 +46,17 @@ impl Progress {
         }
     }
 
-    /// Notes that a reflector begins to list everything.
+    /// Records that a reflector begins to list.
     pub(super) fn lists(&self) {
         self.state.lock().lists += 1;
     }
 
-    /// Notes that the server sent something.
+    /// Records that the server sent something.
     pub(super) fn heard(&self) {
         self.state.lock().heard = Some(Instant::now());
     }
 
-    /// How many times everything was listed, and when the server last sent something.
+    /// Returns how many times the resource was listed, and when the server last sent something.
     pub(super) fn so_far(&self) -> (u64, Option<Instant>) {
         let state = self.state.lock();
         (state.lists, state.heard)

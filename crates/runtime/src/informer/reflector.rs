@@ -79,13 +79,13 @@ pub(super) struct Reflector {
     scope: usize,
     /// Whether lists are streamed; stays false once the server has shown that it cannot stream.
     streams: bool,
-    /// Set at the start if there are no objects: the watch is opened when there is the first.
+    /// Set if the resource has no objects when the watch starts. The watch is then opened with the first object.
     asleep: Option<Waking>,
 }
 
 /// The state of a reflector.
 enum State {
-    /// There are no objects, and the cache is in sync: open a watch when there is the first.
+    /// The resource has no objects, so the empty cache is in sync. The watch is opened with the first object.
     Asleep(Waking),
     /// The server's state is unknown, or the watch lost track of it: list everything.
     Listing(Work),
@@ -187,7 +187,7 @@ impl Reflector {
         match state {
             State::Asleep(waking) => match waking.await {
                 Ok(Woken { work, before }) => State::Connecting(before.to_string(), work),
-                // Nobody is left who could tell of a change.
+                // The sender is gone, so the resource will never be used.
                 Err(_) => std::future::pending().await,
             },
             State::Listing(work) => match self.list().await {

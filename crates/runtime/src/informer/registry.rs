@@ -21,7 +21,7 @@ use crate::object::{Scoping, scoping};
 use crate::resource_use::ResourceUse;
 use crate::source::{Source, SourceKey};
 
-/// The name of the station of those who sleep until a resource is used.
+/// The name of the ledger station for parts that sleep until a resource is used.
 const ASLEEP: &str = "waking up";
 
 /// Makes informers and shares them. Clones share one set of informers.
@@ -56,9 +56,9 @@ struct Inner {
     namespaces: Mutex<BTreeSet<String>>,
     /// Whether lists are streamed, if the server can.
     streams: Mutex<bool>,
-    /// The use of the server's resources, if it is known. Watches sleep until then.
+    /// Which resources of the server are in use, if that is known. Watches of unused resources sleep.
     uses: OnceLock<ResourceUse>,
-    /// The station at which those who sleep enter the work of waking up.
+    /// The ledger station at which sleeping parts enter the work of waking up.
     asleep: Station,
 }
 
@@ -85,7 +85,7 @@ pub(super) trait Listed: Send + Sync {
 
     fn stats(&self) -> Stats;
 
-    /// The watch as the flight recorder describes it.
+    /// The watch in the form of a record.
     fn watch(&self) -> Watch;
 
     /// Statistics with the size of the cache, which costs the serialization of a few objects.
@@ -153,17 +153,18 @@ impl Informers {
         *self.inner.streams.lock() = false;
     }
 
-    /// Lets watches that start later sleep until their resources are used. The first call wins.
+    /// Makes watches that start later sleep until their resources are used. Only the first call has an effect.
     pub(crate) fn let_sleep(&self, uses: ResourceUse) {
         let _ = self.inner.uses.set(uses);
     }
 
-    /// The use of the server's resources, if it is known; see [`Manager::resource_use`](crate::Manager::resource_use).
+    /// Which resources of the server are in use, if that is known; see
+    /// [`Manager::resource_use`](crate::Manager::resource_use).
     pub fn uses(&self) -> Option<&ResourceUse> {
         self.inner.uses.get()
     }
 
-    /// The station at which those who sleep enter the work of waking up.
+    /// The ledger station at which sleeping parts enter the work of waking up.
     pub(crate) fn asleep(&self) -> &Station {
         &self.inner.asleep
     }
@@ -220,13 +221,13 @@ impl Informers {
         self.stats_by(|watch| watch.stats())
     }
 
-    /// Returns a function that gives the informers while somebody else keeps them alive.
+    /// Returns a function that returns the informers as long as another owner keeps them alive.
     pub(crate) fn downgrade(&self) -> impl Fn() -> Option<Self> + Send + Sync + 'static {
         let inner = Arc::downgrade(&self.inner);
         move || inner.upgrade().map(|inner| Self { inner })
     }
 
-    /// Every watch as the flight recorder describes it, ordered by source.
+    /// Describes every watch for the flight recorder, ordered by source.
     pub(crate) fn watches(&self) -> Vec<Watch> {
         let live = self.inner.live.lock();
         let watches: Vec<_> = live.values().filter_map(|live| live.shared.upgrade()).collect();

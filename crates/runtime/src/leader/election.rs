@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::fence::Terms;
 
-/// How many retry periods a renewal is fresh. The next renewal is sent after one period; half a period is left for its
-/// answer.
+/// How long a renewal stays fresh, in retry periods. The next renewal is sent after one period, which leaves half a
+/// period for its response.
 const FRESH_PERIODS: f64 = 1.5;
-/// How many retry periods requests start after a renewal whose answer took longer than it is fresh.
+/// How long requests may still start after a renewal whose response came when it was no longer fresh, in retry periods.
 const AFTER_ANSWER_PERIODS: f64 = 0.5;
-/// How many retry periods a candidate waits after it created a lease whose previous holder it does not know: until no
-/// renewal of a previous holder is fresh, and half a period longer for requests that this holder has sent by then.
+/// How long a candidate waits after creating a lease whose previous holder it does not know, in retry periods: until no
+/// renewal of a previous holder is fresh, and half a period more for the requests that such a holder has already sent.
 const PROVING_PERIODS: f64 = FRESH_PERIODS + 0.5;
 
 /// Options of a leader election. The default times are controller-runtime's: 15, 10 and 2 seconds.
@@ -57,10 +57,10 @@ impl LeaderElection {
         self
     }
 
-    /// Sets the lease duration (how long others wait before they take a lease that is not renewed), the renew deadline
-    /// (how long the holder tries to renew before it stops) and the retry period (how often either tries). Without a
-    /// renewal for one and a half retry periods, the holder's requests wait for one. The values are adjusted so that the
-    /// duration is longer than the deadline, and the deadline longer than the period.
+    /// Sets the lease duration (how long other candidates wait before they take a lease that is not renewed), the renew
+    /// deadline (how long the holder tries to renew before it gives up) and the retry period (the time between
+    /// attempts). Without a renewal for one and a half retry periods, the holder's requests wait for the next one. The
+    /// values are adjusted so that the duration is longer than the deadline, and the deadline longer than the period.
     pub fn times(mut self, lease: Duration, renew: Duration, retry: Duration) -> Self {
         self.retry_period = retry.max(Duration::from_millis(1));
         self.renew_deadline = renew.max(self.retry_period.mul_f64(1.2));
@@ -73,7 +73,7 @@ impl LeaderElection {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// How long a renewal of the lease counts.
+    /// Returns how long a renewal of the lease is valid.
     pub(super) fn terms(&self) -> Terms {
         Terms {
             fresh: self.retry_period.mul_f64(FRESH_PERIODS),
@@ -83,7 +83,7 @@ impl LeaderElection {
         }
     }
 
-    /// How long a candidate waits after it created a lease whose previous holder it does not know.
+    /// Returns how long a candidate waits after creating a lease whose previous holder it does not know.
     pub(super) fn proving_time(&self) -> Duration {
         self.retry_period.mul_f64(PROVING_PERIODS)
     }

@@ -16,7 +16,7 @@ struct Server {
     lease: Arc<Mutex<Option<Lease>>>,
     asked: Arc<Mutex<Vec<Method>>>,
     delay: Arc<Mutex<Duration>>,
-    /// How many of the next requests are forbidden.
+    /// How many of the next requests the server forbids.
     forbidden: Arc<Mutex<u32>>,
     env: Env,
 }
@@ -94,7 +94,7 @@ impl Server {
     }
 }
 
-/// Whether the fence lets a request through now.
+/// Whether the fence currently lets a request through.
 fn sends(fence: &Fence) -> bool {
     matches!(fence.pass().now_or_never(), Some(Ok(_)))
 }
@@ -103,8 +103,8 @@ async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// On several threads, a test once took the moment between the answer to the first attempt and the wait for the next one
-/// for rest, and missed what the leader did later.
+/// With several threads, a test once saw rest between the response to the first attempt and the wait for the next one,
+/// and missed what the leader did later.
 #[tokio::test(start_paused = true)]
 async fn an_election_is_pending_work_from_its_first_request_until_the_leader_works() {
     let server = Server::new();
@@ -400,8 +400,8 @@ async fn a_renewal_moves_the_time_of_the_renewal_alone() {
     );
 }
 
-/// Right after its installation, an operator may be refused until its rules are in effect. A cluster whose operator
-/// was about to try again counted as settled.
+/// Right after its installation, an operator may be forbidden to use its lease until its RBAC rules take effect. A
+/// cluster once counted as settled while the operator waited for its retry.
 #[tokio::test(start_paused = true)]
 async fn a_failed_attempt_is_tried_again_before_the_cluster_settles() {
     let server = Server::new();
@@ -413,7 +413,7 @@ async fn a_failed_attempt_is_tried_again_before_the_cluster_settles() {
         leads.set(true);
     };
     let settled = async {
-        // Virtual time passes when the first attempt is over.
+        // Virtual time advances once the first attempt is over.
         tokio::time::sleep(Duration::from_millis(1)).await;
         server.env.ledger().settled(Duration::from_secs(60)).await.unwrap();
         assert!(leads.get());

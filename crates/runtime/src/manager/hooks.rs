@@ -20,7 +20,7 @@ use crate::tasks::Tasks;
 use crate::webhook::WebhookServer;
 use crate::webhook::{Conversion, Converter, Entry, IntoWebhook, Webhook, Webhooks};
 
-/// What to do about webhooks that nobody serves.
+/// The hint in the error about webhooks without a server.
 #[cfg(feature = "webhook-server")]
 const UNSERVED: &str = "nobody serves them: set a server by `Manager::webhook_server`";
 #[cfg(not(feature = "webhook-server"))]
@@ -32,7 +32,7 @@ const UNSERVED: &str = "nobody serves them: enable the feature `webhook-server` 
 pub(super) struct Hooks {
     list: Vec<Webhook>,
     converters: Vec<Converter>,
-    /// What the manifests say about the conversions.
+    /// The conversions, as the manifests describe them.
     converted: Vec<Converted>,
     #[cfg(feature = "webhook-server")]
     server: Option<WebhookServer>,
@@ -69,11 +69,11 @@ impl Manager {
         self
     }
 
-    /// Takes the webhooks out of the manager, for whoever serves them instead of the manager itself. Returns `None` if there
-    /// are none. A manager does not run with webhooks that nobody serves: requests that they must review would fail.
+    /// Takes the webhooks out of the manager, for a caller that serves them itself. Returns `None` if there are none. A
+    /// manager refuses to run with webhooks that nobody serves, because requests that they must review would fail.
     ///
     /// # Errors
-    /// When two webhooks have the same path or name.
+    /// Fails if two webhooks have one path or one name.
     pub fn take_webhooks(&mut self) -> Result<Option<Webhooks>, BoxError> {
         if self.hooks.is_empty() {
             return Ok(None);
@@ -94,8 +94,8 @@ impl Manager {
         manifests
     }
 
-    /// Starts the server of the webhooks, if there are some that nobody has taken. `stopping` is cancelled when the manager
-    /// begins to stop.
+    /// Starts the server of the webhooks, if the manager still has any. `stopping` is cancelled when the manager begins
+    /// to stop.
     pub(super) fn start_webhooks(
         &mut self,
         tasks: &Tasks,

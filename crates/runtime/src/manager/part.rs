@@ -19,7 +19,7 @@ pub(super) struct Part {
     /// Whether this is a controller. The names of controllers must be unique: metrics, logs and field managers tell
     /// controllers apart by name.
     pub(super) is_controller: bool,
-    /// What ends the sleep of the part, if the use of resources is known.
+    /// What wakes the part, if the manager knows which resources are in use.
     pub(super) wake_on: WakeOn,
     /// Runs the part. The arguments are the host, the token that tells it to stop, and what it holds until it has started.
     pub(super) run: Box<dyn FnOnce(Host, CancellationToken, Start) -> Running + Send>,
@@ -109,7 +109,8 @@ impl When {
     }
 }
 
-/// Drops `held` after the first poll of `running`: by then the part holds work of its own, or waits for something.
+/// Drops `held` after the first poll of `running`. By then the part holds pending work of its own, or waits for
+/// something.
 async fn after_first_poll<T>(running: impl Future<Output = T>, held: impl Sized) -> T {
     let (mut running, mut held) = (std::pin::pin!(running), Some(held));
     std::future::poll_fn(move |cx| {

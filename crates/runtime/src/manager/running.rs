@@ -95,7 +95,7 @@ impl Manager {
     /// waiting.
     fn host(&mut self, tasks: &Tasks, stages: &mut Stages) -> (Host, Arc<Before>) {
         self.metrics.watch_informers(&self.informers);
-        // A record may outlive its manager, whose watches must end.
+        // A weak reference: a record may outlive its manager, whose watches must end.
         let informers = self.informers.downgrade();
         self.flight.describe_watches(move || informers().map(|it| it.watches()).unwrap_or_default());
         self.start_serving(tasks, stages);

@@ -20,11 +20,11 @@ pub(super) struct Serving {
     ready: Checks,
     /// Where health, readiness and metrics are served.
     listen: Option<Listen>,
-    /// Whether metrics are not served there.
+    /// Whether this address serves probes only, without metrics.
     probes_only: bool,
     /// Where metrics are served, if not with the others.
     metrics_listen: Option<Listen>,
-    /// Where metrics and pages of the operator's own are served over TLS.
+    /// The server of metrics and of the operator's own pages over TLS.
     #[cfg(feature = "secured-server")]
     secured: Option<SecuredServer>,
     #[cfg(feature = "secured-server")]
@@ -43,12 +43,12 @@ impl Serving {
         self.ready.add(name, check);
     }
 
-    /// The port of metrics without TLS, if they have one of their own.
+    /// The port of metrics without TLS, if they have a port of their own.
     pub(super) fn metrics_port(&self) -> Option<u16> {
         self.metrics_listen.as_ref().and_then(Listen::port)
     }
 
-    /// The port of metrics with TLS.
+    /// The port of metrics over TLS.
     #[cfg(feature = "secured-server")]
     pub(super) fn secured_port(&self) -> Option<u16> {
         self.secured.as_ref().and_then(SecuredServer::port)
@@ -104,16 +104,16 @@ impl Manager {
         self
     }
 
-    /// Serves `/metrics` over TLS, for those whom the API server allows to read it, instead of the address of
-    /// [`Manager::serve`]; and the pages of [`Manager::secured_page`].
+    /// Serves `/metrics` over TLS to clients whom the API server allows to read it, instead of at the address of
+    /// [`Manager::serve`]. Also serves the pages of [`Manager::secured_page`].
     #[cfg(feature = "secured-server")]
     pub fn serve_secured(mut self, server: SecuredServer) -> Self {
         self.serving.secured = Some(server);
         self
     }
 
-    /// Adds a page to the server of [`Manager::serve_secured`], for this path and all paths below it. Its readers need the
-    /// permission for the path, as a `nonResourceURL`; the body of a request is not read.
+    /// Adds a page to the server of [`Manager::serve_secured`], for this path and all paths below it. Readers need RBAC
+    /// permission for the path, as a `nonResourceURL`. The body of a request is not read.
     ///
     /// ```no_run
     /// # fn example(manager: evenkeel_runtime::Manager) -> evenkeel_runtime::Manager {

@@ -49,7 +49,7 @@ impl Stages {
         let running = match sleep(&part, &host) {
             None => (part.run)(host, stop, start),
             Some(waking) => Box::pin(async move {
-                // A part that sleeps is not pending work.
+                // A sleeping part is not pending work.
                 drop(start);
                 tokio::select! {
                     biased;
@@ -83,7 +83,7 @@ impl Stages {
     }
 }
 
-/// Lets a part sleep until a resource is used that concerns it. `None` if it has to start now.
+/// Lets a part sleep until a resource is used that concerns it. Returns `None` if the part must start now.
 fn sleep(part: &Part, host: &Host) -> Option<Waking> {
     let uses = host.informers.uses()?;
     uses.sleep_of_controller(&part.wake_on, host.informers.asleep())

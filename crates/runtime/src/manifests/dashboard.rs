@@ -1,18 +1,18 @@
-//! A dashboard for Grafana, made from the metrics that every operator exports.
+//! A Grafana dashboard for the metrics that every operator exports.
 
 use serde_json::{Value, json};
 
-/// The version of Grafana's dashboards that this one is written in.
+/// The version of Grafana's dashboard schema.
 const SCHEMA_VERSION: u32 = 39;
 
-/// The size of a panel: two beside each other on Grafana's grid of 24 columns.
+/// The width of a panel: two panels fit side by side on Grafana's grid of 24 columns.
 const WIDTH: usize = 12;
 const HEIGHT: usize = 8;
 
 /// A panel: its title, its unit, and a line for each expression with its legend.
 type Panel = (&'static str, &'static str, Vec<(String, &'static str)>);
 
-/// The dashboard of an operator whose series have these labels.
+/// Returns the dashboard of an operator. `own` is the label selector of its series.
 pub(super) fn dashboard(name: &str, own: &str) -> Value {
     let panels: Vec<_> = panels(own).into_iter().enumerate().map(|(at, shown)| panel(at, shown)).collect();
     json!({
@@ -30,7 +30,7 @@ pub(super) fn dashboard(name: &str, own: &str) -> Value {
     })
 }
 
-/// The stable id of the dashboard: Grafana allows 40 characters.
+/// Returns a stable id for the dashboard, within Grafana's limit of 40 characters.
 fn uid(name: &str) -> String {
     format!("operator-{name}").chars().take(40).collect()
 }

@@ -1,5 +1,5 @@
-//! What watches an operator in production: a ServiceMonitor and alert rules for the Prometheus operator, and a dashboard
-//! for Grafana.
+//! Monitoring of an operator in production: a ServiceMonitor and alert rules for the Prometheus operator, and a Grafana
+//! dashboard.
 
 use serde_json::{Value, json};
 
@@ -12,13 +12,13 @@ const GROUP: &str = "monitoring.coreos.com/v1";
 /// The label by which Grafana's sidecar finds dashboards in ConfigMaps.
 const DASHBOARD_LABEL: &str = "grafana_dashboard";
 
-/// How long before its end a certificate is worth an alert: webhooks renew theirs a month before, so that this one was
-/// missed.
+/// How many days before the expiry of a certificate an alert fires. Webhooks renew theirs a month before, so that an
+/// alert means a missed renewal.
 const CERTIFICATE_DAYS: u32 = 14;
 
 impl Manifests {
-    /// Adds a ServiceMonitor, alert rules (PrometheusRule) and a dashboard for Grafana in a ConfigMap. The cluster must have
-    /// the definitions of the Prometheus operator.
+    /// Adds a ServiceMonitor, alert rules (PrometheusRule) and, in a ConfigMap, a dashboard for Grafana. The cluster
+    /// must have the CRDs of the Prometheus operator.
     ///
     /// ```
     /// use evenkeel_runtime::Manifests;
@@ -32,7 +32,7 @@ impl Manifests {
         self
     }
 
-    /// The objects that watch the operator, if they are wanted and there are metrics.
+    /// Returns the monitoring objects, if they are wanted and the operator serves metrics.
     pub(super) fn monitoring_objects(&self) -> Vec<Value> {
         match self.monitored && self.metrics().is_some() {
             true => vec![self.service_monitor(), self.prometheus_rule(), self.dashboard_map()],
@@ -46,7 +46,8 @@ impl Manifests {
         if secured {
             endpoint["scheme"] = "https".into();
             endpoint["bearerTokenFile"] = "/var/run/secrets/kubernetes.io/serviceaccount/token".into();
-            // The operator makes its own certificate, unless somebody else does: then set `ca` and `serverName` here.
+            // A self-signed certificate cannot be verified. With a certificate from a mounted Secret, users can replace
+            // this by `ca` and `serverName`.
             endpoint["tlsConfig"] = json!({ "insecureSkipVerify": true });
         }
         json!({
@@ -68,7 +69,7 @@ impl Manifests {
     fn dashboard_map(&self) -> Value {
         let mut labels = self.labels();
         labels[DASHBOARD_LABEL] = "1".into();
-        // A dashboard is read by people, too.
+        // People read the dashboard too, so it is indented.
         let text = format!("{:#}\n", dashboard(&self.name, &self.selector()));
         let file = format!("{}.json", self.name);
         json!({
@@ -78,7 +79,7 @@ impl Manifests {
         })
     }
 
-    /// The labels of the operator's own series: those that a ServiceMonitor gives them.
+    /// The label selector of the operator's own series; a ServiceMonitor sets these labels.
     fn selector(&self) -> String {
         format!("namespace=\"{}\",job=\"{}\"", self.namespace, self.metrics_service_name())
     }

@@ -10,8 +10,8 @@ use super::verbs::{Target, Verbs};
 use crate::declaration::{Declaration, Purpose};
 
 impl Manifests {
-    /// The rules of the operator's roles, each with the suffix of its name: what the controllers need, the lease, and what
-    /// the webhooks need.
+    /// Returns the rules of the operator's roles, each with the suffix of the role's name: for the controllers, for the
+    /// lease, and for the webhooks.
     pub(super) fn rules(&self) -> [(&'static str, ScopedRules); 3] {
         let mut lease = ScopedRules::new();
         if let Some((namespace, name)) = &self.lease {
@@ -113,7 +113,7 @@ type Grants = BTreeMap<(String, String), BTreeSet<&'static str>>;
 /// Grants by namespace; `None` for the whole cluster.
 type Scopes = BTreeMap<Option<String>, Grants>;
 
-/// Rules by namespace; `None` for the whole cluster.
+/// Rules by namespace, with `None` for cluster-wide rules.
 pub(super) type ScopedRules = BTreeMap<Option<String>, Vec<Rule>>;
 
 fn events() -> (String, String) {

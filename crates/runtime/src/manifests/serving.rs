@@ -1,40 +1,40 @@
-//! What an operator serves, as far as the cluster must know: probes, metrics, and who may connect.
+//! The endpoints of an operator: probes, metrics, and the NetworkPolicy in front of them.
 
 use serde_json::{Value, json};
 
 use super::rules::Rule;
 use super::{Manifests, mount_secret};
 
-/// The port of the Service of metrics, as in kubebuilder's scaffolds: with TLS and without.
+/// The port of the metrics Service with TLS and without, as in kubebuilder's scaffolds.
 const SECURED_PORT: u16 = 8443;
 const PLAIN_PORT: u16 = 8080;
 
-/// The volume with the certificate of the metrics.
+/// The volume with the certificate for metrics.
 const VOLUME: &str = "metrics-certificates";
 
-/// The name of the container's port of metrics, if it is their own.
+/// The name of the container's metrics port, if metrics have a port of their own.
 const METRICS: &str = "metrics";
-/// The name of the container's port for everything.
+/// The name of the container's port if it serves both probes and metrics.
 const HTTP: &str = "http";
-/// The name of the container's port of probes, if metrics have another.
+/// The name of the container's probe port, if metrics have another port.
 const PROBES: &str = "probes";
 
 /// How metrics are served.
 pub(super) struct Metrics {
-    /// The name of the container's port.
+    /// The name of the container's metrics port.
     port: &'static str,
     pub(super) secured: bool,
 }
 
 impl Manifests {
-    /// Sets the port of the Deployment's probes `/healthz` and `/readyz`, and of `/metrics` unless it has another: see
-    /// [`Manager::serve`](crate::Manager::serve).
+    /// Sets the port of the Deployment's probes `/healthz` and `/readyz`. The port also serves `/metrics`, unless
+    /// metrics have a port of their own; see [`Manager::serve`](crate::Manager::serve).
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// Sets the port with the name `metrics` in the Deployment, for metrics without TLS, and adds a Service for them: see
+    /// Adds a port named `metrics` to the Deployment, for metrics without TLS, and a Service for it; see
     /// [`Manager::serve_metrics`](crate::Manager::serve_metrics).
     pub fn metrics_port(mut self, port: u16) -> Self {
         self.metrics_port = Some(port);
@@ -43,9 +43,9 @@ impl Manifests {
         self
     }
 
-    /// Sets the port with the name `metrics` in the Deployment, for metrics over TLS, and adds a Service for them, the rules
-    /// by which the operator asks who may read them, and the ClusterRole `NAME-metrics-reader` for the readers: see
-    /// `Manager::serve_secured`.
+    /// Adds a port named `metrics` to the Deployment, for metrics over TLS, and a Service for it. Also adds the rules
+    /// that let the operator ask the API server who may read metrics, and the ClusterRole `NAME-metrics-reader` for
+    /// readers; see `Manager::serve_secured`.
     pub fn secured_metrics_port(mut self, port: u16) -> Self {
         self.metrics_port = Some(port);
         self.metrics_off = false;
@@ -53,28 +53,28 @@ impl Manifests {
         self
     }
 
-    /// Says that metrics are not served, not even at the port of the probes.
+    /// Turns metrics off, also on the port of the probes.
     pub fn without_metrics(mut self) -> Self {
         self.metrics_port = None;
         self.metrics_off = true;
         self
     }
 
-    /// Mounts the Secret `NAME-metrics-cert`, with `tls.crt` and `tls.key`, at this path: see
+    /// Mounts the Secret `NAME-metrics-cert`, with `tls.crt` and `tls.key`, at this path; see
     /// `SecuredServer::certificates_in_folder`.
     pub fn metrics_certificates_in_folder(mut self, path: impl Into<String>) -> Self {
         self.metrics_folder = Some(path.into());
         self
     }
 
-    /// Adds the certificate of the metrics to the Deployment's pod, if somebody else makes it.
+    /// Adds the metrics certificate to the Deployment's pod, if it comes from a mounted Secret.
     pub(super) fn deploy_metrics_certificate(&self, pod: &mut Value) {
         if let Some(path) = self.metrics_folder.as_ref().filter(|_| self.metrics_port.is_some()) {
             mount_secret(pod, VOLUME, format!("{}-metrics-cert", self.name), path);
         }
     }
 
-    /// How metrics are served, if they are.
+    /// Returns how metrics are served, or `None` if they are not.
     pub(super) fn metrics(&self) -> Option<Metrics> {
         match (self.metrics_port, self.port) {
             _ if self.metrics_off => None,
@@ -106,7 +106,7 @@ impl Manifests {
         }
     }
 
-    /// The rules by which the operator asks the API server who may read its metrics, and the role of the readers.
+    /// Returns the rules that let the operator ask the API server who may read metrics, and the role of the readers.
     pub(super) fn metrics_roles(&self) -> Vec<Value> {
         if !self.metrics().is_some_and(|metrics| metrics.secured) {
             return Vec::new();
@@ -141,7 +141,7 @@ impl Manifests {
         }))
     }
 
-    /// Lets the nodes of several replicas be drained one after another.
+    /// Returns a PodDisruptionBudget that lets the nodes of several replicas be drained one after another.
     pub(super) fn disruption_budget(&self) -> Option<Value> {
         (self.replicas > 1).then(|| {
             json!({
@@ -152,8 +152,8 @@ impl Manifests {
         })
     }
 
-    /// Admits connections only to the ports of metrics and webhooks. Probes come from the node itself, which is always
-    /// admitted.
+    /// Returns a NetworkPolicy that admits connections only to the ports of metrics and webhooks. Probes come from the
+    /// node itself, which is always admitted.
     pub(super) fn network_policy(&self) -> Value {
         let metrics = self.metrics().map(|metrics| metrics.port);
         let ports: Vec<_> = metrics

@@ -130,7 +130,7 @@ fn secured_metrics_have_rules_and_readers() {
     assert_eq!(none[3]["spec"]["ingress"], json!([]));
 }
 
-/// The names in an expression of PromQL that are followed by a selector.
+/// Returns the metric names in a PromQL expression that are followed by a selector.
 fn metrics_in(expression: &str) -> Vec<String> {
     let heads = expression.split('{').rev().skip(1);
     let name = |head: &str| {

@@ -1,5 +1,5 @@
-//! What an operator's webhooks need in a cluster: a Service, the Secret of the certificates, configurations, conversions
-//! and rules.
+//! What an operator's webhooks need in a cluster: a Service, the Secret for certificates, configurations, conversions
+//! and RBAC rules.
 
 mod converted;
 
@@ -14,11 +14,11 @@ use crate::webhook::{
 };
 pub(crate) use converted::Converted;
 
-/// The port of webhooks in controller-runtime and kubebuilder.
+/// The default webhook port of controller-runtime and kubebuilder.
 const PORT: u16 = 9443;
-/// The name of that port in the Deployment, which the Service refers to.
+/// The name of the webhook port in the Deployment, which the Service refers to.
 const PORT_NAME: &str = "webhooks";
-/// The volume with the certificates of cert-manager.
+/// The volume with certificates of cert-manager.
 const VOLUME: &str = "webhook-certificates";
 
 /// The webhooks of an operator.
@@ -28,13 +28,13 @@ pub(super) struct Hooked {
     converted: Vec<Converted>,
     port: Option<u16>,
     endpoint: Option<Endpoint>,
-    /// Where the certificates that somebody else makes are mounted.
+    /// The mount path of certificates that the operator does not make itself.
     certificate_folder: Option<String>,
 }
 
 impl Manifests {
-    /// Adds an admission webhook: its configuration, a Service, and the rules for its certificates. A manager with webhooks
-    /// adds its own: see [`Manager::manifests`](crate::Manager::manifests).
+    /// Adds an admission webhook: its configuration, a Service, and the rules to manage its certificates.
+    /// [`Manager::manifests`](crate::Manager::manifests) calls this for the manager's webhooks.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Manifests {
         self
     }
 
-    /// Adds the conversion between the versions of a kind, with its definition.
+    /// Adds the conversion between the versions of a kind, and the kind's CustomResourceDefinition.
     pub fn conversion<H>(self, conversion: &Conversion<H>) -> Self
     where
         H: Object<DynamicType = ()> + CustomResourceExt,
@@ -73,14 +73,15 @@ impl Manifests {
         self
     }
 
-    /// Sets where the API server reaches the webhooks; the Service `NAME-webhook` by default, which the manifests contain.
+    /// Sets where the API server reaches the webhooks. The default is the Service `NAME-webhook`, which the manifests
+    /// contain.
     pub fn webhook_endpoint(mut self, endpoint: Endpoint) -> Self {
         self.hooked.endpoint = Some(endpoint);
         self
     }
 
-    /// Mounts the Secret `NAME-webhook-cert` with the certificates of cert-manager at this path. cert-manager keeps the
-    /// `caBundle` of the configurations then, and the operator needs no rules for them.
+    /// Mounts the Secret `NAME-webhook-cert`, with certificates of cert-manager, at this path. cert-manager then also
+    /// maintains the `caBundle` of the configurations, and the operator needs no rules for that.
     pub fn webhook_certificates_in_folder(mut self, path: impl Into<String>) -> Self {
         self.hooked.certificate_folder = Some(path.into());
         self
@@ -90,7 +91,7 @@ impl Manifests {
         !self.hooked.entries.is_empty() || !self.hooked.converted.is_empty()
     }
 
-    /// The name of the container's port of webhooks, if there are any.
+    /// The name of the container's webhook port, if the operator has webhooks.
     pub(super) fn webhook_port_name(&self) -> Option<&'static str> {
         self.has_webhooks().then_some(PORT_NAME)
     }
@@ -100,7 +101,7 @@ impl Manifests {
         self.hooked.endpoint.clone().unwrap_or_else(usual)
     }
 
-    /// The annotations by which cert-manager finds the objects that it keeps a `caBundle` in.
+    /// Adds the annotation by which cert-manager finds the objects whose `caBundle` it maintains.
     fn annotate(&self, object: &mut Value) {
         if self.hooked.certificate_folder.is_some() {
             let certificate = format!("{}/{}", self.namespace, secret_name(&self.name));
@@ -108,7 +109,7 @@ impl Manifests {
         }
     }
 
-    /// The definitions, with the conversions of those that have one.
+    /// Returns the CustomResourceDefinitions, with the conversions of those that have one.
     pub(super) fn definitions(&self) -> Vec<Value> {
         let mut definitions = self.crds.clone();
         for converted in &self.hooked.converted {
@@ -123,8 +124,8 @@ impl Manifests {
         definitions
     }
 
-    /// The Service, and the empty Secret that the replicas write their certificates to: with it, they need no permission to
-    /// create Secrets, which cannot be limited to a name.
+    /// Returns the Service, and the empty Secret for the certificates of the replicas. Because the Secret exists, the
+    /// replicas need no permission to create Secrets, which RBAC cannot limit to a name.
     pub(super) fn webhook_objects(&self) -> Vec<Value> {
         if !self.has_webhooks() {
             return Vec::new();
@@ -151,7 +152,8 @@ impl Manifests {
         objects
     }
 
-    /// The configurations. They come last: until the operator runs, the requests that they are about fail.
+    /// Returns the configurations. They must come last: while the operator does not run yet, the requests that they
+    /// select fail.
     pub(super) fn webhook_configurations(&self) -> Vec<Value> {
         let mut objects = configurations(&self.hooked.entries, &self.name, &self.endpoint());
         objects.iter_mut().for_each(|object| self.annotate(object));
@@ -174,7 +176,8 @@ impl Manifests {
         }
     }
 
-    /// The rules for certificates and migrations, by namespace. Only what Kubernetes cannot limit to a name is not.
+    /// Returns the rules for certificates and migrations, by namespace. All rules are limited to names, except where
+    /// RBAC cannot do that.
     pub(super) fn webhook_rules(&self) -> Vec<(Option<String>, Rule)> {
         let mut rules = Vec::new();
         let converted = || self.hooked.converted.iter();
@@ -210,5 +213,5 @@ impl Manifests {
     }
 }
 
-/// What it takes to keep a `caBundle`, or the progress of a migration.
+/// The verbs needed to maintain a `caBundle`, or the progress of a migration.
 const BUNDLE_VERBS: [&str; 4] = ["get", "list", "patch", "watch"];

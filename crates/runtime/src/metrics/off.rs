@@ -89,7 +89,7 @@ impl ControllerMetrics {
     pub(crate) fn read_live(&self) {}
 }
 
-/// A request to a webhook that would be counted.
+/// A request to a webhook, which this build does not count.
 #[cfg(feature = "webhooks")]
 pub(crate) struct Counted;
 

@@ -1,4 +1,4 @@
-//! Counts the requests to webhooks, with the names of controller-runtime's metrics.
+//! Counts the requests to webhooks, under the names of controller-runtime's metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use tokio::time::Instant;
 
 use super::Encoded;
 
-/// The buckets of the latency, in seconds: three for each power of ten, from 1 ms to 10 s, which is the default timeout of a
-/// webhook. controller-runtime's classic buckets are the powers of ten from 10 ns to 1000 s, too coarse for a quantile.
+/// The buckets of the latency histogram, in seconds: three for each power of ten, from 1 ms to 10 s, the default
+/// timeout of a webhook. controller-runtime's classic buckets are the powers of ten from 10 ns to 1000 s, which is too
+/// coarse for a quantile.
 const LATENCY_BUCKETS: [f64; 13] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
@@ -35,14 +36,14 @@ struct Path {
     latency: Histogram,
 }
 
-/// A request that is being answered. Dropping it without an answer counts it as no longer in flight.
+/// A webhook request in progress. If it is dropped without a response, it only stops counting as in flight.
 pub(crate) struct Counted {
     path: Arc<Path>,
     start: Instant,
 }
 
 impl Counted {
-    /// Counts the answer.
+    /// Counts the response.
     pub(crate) fn ended(self, code: StatusCode) {
         *self.path.totals.lock().entry(code.as_u16()).or_default() += 1;
         self.path.latency.observe(self.start.elapsed().as_secs_f64());
@@ -75,7 +76,7 @@ impl Webhooks {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Writes the metrics, if there are webhooks.
+    /// Writes the metrics, if the manager has webhooks.
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let paths = self.by_path.lock();
         if paths.is_empty() {

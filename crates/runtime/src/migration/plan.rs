@@ -1,21 +1,22 @@
-//! What is to be migrated, by what the definition says.
+//! Decides from a CustomResourceDefinition what has to be migrated.
 
 use std::fmt;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::ApiResource;
 
-/// The annotation with the progress of a migration: the version, and the namespace and name of the last object.
+/// The annotation for the progress of a migration: the version, and the namespace and name of the last rewritten
+/// object.
 pub(super) const PROGRESS: &str = "webhooks.evenkeel.dev/storage-migration";
 
-/// A migration that is to be done.
+/// A migration that has to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Task {
-    /// The storage version.
+    /// The storage version, which all objects will be stored in.
     pub(super) target: String,
     /// The resource in a version that is served.
     pub(super) resource: ApiResource,
-    /// How far a migration to this version has come.
+    /// The progress of an earlier attempt to migrate to this version.
     pub(super) progress: Option<Progress>,
 }
 
@@ -42,7 +43,7 @@ impl fmt::Display for Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     pub(super) target: String,
-    /// The last object that was rewritten: all objects before it were, too.
+    /// The last object that was rewritten. All objects before it are done.
     pub(super) last: Key,
 }
 
@@ -61,7 +62,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// The migration that a definition needs; `None` if its objects are stored in the storage version only.
+/// Returns the migration that a definition needs, or `None` if its objects are stored only in the storage version.
 pub(super) fn task(definition: &CustomResourceDefinition) -> Option<Task> {
     let spec = &definition.spec;
     let target = &spec.versions.iter().find(|version| version.storage)?.name;
@@ -89,7 +90,8 @@ pub(super) fn has_progress(definition: &CustomResourceDefinition) -> bool {
     definition.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PROGRESS))
 }
 
-/// The objects that are not rewritten yet, in order. Objects that were created meanwhile are stored in the new version.
+/// Returns the objects that are not rewritten yet, in order. Objects created since the start are stored in the new
+/// version already.
 pub(super) fn left(mut keys: Vec<Key>, progress: Option<&Progress>) -> Vec<Key> {
     keys.retain(|key| progress.is_none_or(|progress| *key > progress.last));
     keys.sort();

@@ -32,8 +32,8 @@ impl Account {
         }
     }
 
-    /// Brings the ledger up to date with the queue. New work is entered before the deadlines move, and work is released
-    /// after it: a key that goes from pending to delayed, or back, is in the ledger all the time.
+    /// Updates the ledger to the state of the queue. New work is entered before the deadlines move, and finished work
+    /// is released after that. So a key that changes between pending and delayed is in the ledger all the time.
     #[inline]
     pub(super) fn balance(&mut self, pending: usize, dues: Dues) {
         if pending > self.pending {

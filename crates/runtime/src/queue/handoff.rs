@@ -32,7 +32,7 @@ pub(super) struct Wake {
     pub(super) one: bool,
     /// All workers that wait for a key.
     pub(super) all: bool,
-    /// The tasks that wait until the queue is drained.
+    /// Whether tasks are waiting until the queue is drained.
     pub(super) drained: bool,
 }
 

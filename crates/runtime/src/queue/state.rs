@@ -36,7 +36,7 @@ pub(super) struct State<T> {
     ready: Lines,
     /// Delayed keys, by their time and then by their arrival.
     delayed: BTreeMap<(Instant, u64), Slot>,
-    /// The times and arrivals of delayed keys, for each purpose of the delay.
+    /// The times and arrival numbers of delayed keys, for each purpose of the delay.
     delayed_for: [BTreeSet<(Instant, u64)>; 3],
     /// The numbers of ready keys of each group.
     groups: Groups,
@@ -109,7 +109,7 @@ struct Again {
     later: Option<Later>,
 }
 
-/// When a delayed key will be ready, and what for.
+/// When a delayed key will be ready, and for what purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Later {
     pub(super) at: Instant,
@@ -117,7 +117,7 @@ pub(super) struct Later {
 }
 
 impl Later {
-    /// The earlier time, for the weightier purpose.
+    /// Returns the earlier time with the stronger purpose.
     fn merge(self, other: Self) -> Self {
         Self { at: self.at.min(other.at), purpose: self.purpose.max(other.purpose) }
     }
@@ -152,7 +152,7 @@ impl<T: QueueKey> Default for State<T> {
 }
 
 impl<T: QueueKey> State<T> {
-    /// Adds a key, ready now or later. Returns whether it became ready.
+    /// Adds a key, to be ready now or later. Returns whether it became ready.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -391,7 +391,7 @@ impl<T: QueueKey> State<T> {
         self.delayed.keys().next().map(|(at, _)| *at)
     }
 
-    /// The times of the earliest delayed keys of each purpose.
+    /// Returns the time of the earliest delayed key for each purpose.
     pub(super) fn dues(&self) -> Dues {
         if self.delayed.is_empty() {
             return Dues::default();
@@ -468,7 +468,7 @@ impl<T: QueueKey> State<T> {
     }
 }
 
-/// The earlier of two times, for the weightier of their purposes; `None` means now.
+/// Returns the earlier of two times with the stronger of their purposes. `None` means now.
 fn earlier(a: Option<Later>, b: Option<Later>) -> Option<Later> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.merge(b)),

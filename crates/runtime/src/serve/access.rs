@@ -1,5 +1,5 @@
-//! Who may read a page: the API server tells whose token a request has (TokenReview), and whether that user may read the
-//! path (SubjectAccessReview), as with controller-runtime's `WithAuthenticationAndAuthorization`.
+//! Authorization of readers, like controller-runtime's `WithAuthenticationAndAuthorization`: the API server says whose
+//! token a request carries (TokenReview), and whether that user may read the path (SubjectAccessReview).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,47 +21,48 @@ use tokio::time::Instant;
 use super::text;
 use crate::error::chain;
 
-/// How long the API server's word on a token holds: controller-runtime's number.
+/// How long the result of a TokenReview is cached: controller-runtime's value.
 const TOKEN_TTL: Duration = Duration::from_secs(60);
 
-/// How long a permission and a refusal hold: controller-runtime's numbers.
+/// How long a permission and a refusal are cached: controller-runtime's values.
 const ALLOWED_TTL: Duration = Duration::from_secs(5 * 60);
 const DENIED_TTL: Duration = Duration::from_secs(30);
 
-/// How long the API server may take to answer: controller-runtime's number.
+/// How long the API server may take to answer: controller-runtime's value.
 const REVIEW_WITHIN: Duration = Duration::from_secs(10);
 
-/// How many questions to the API server may be open at once: strangers must not make this process flood it.
+/// How many reviews may be in progress at once, so that unauthenticated clients cannot flood the API server through
+/// this process.
 const REVIEWS_MAX: usize = 10;
 
-/// How many answers are remembered: there are few scrapers, and strangers must not fill the memory.
+/// How many results are cached. There are few scrapers, and unauthenticated clients must not fill the memory.
 const REMEMBERED_MAX: usize = 1000;
 
-/// The longest question whose answer is remembered: kube-apiserver's number for its authorization webhook.
+/// The largest review whose result is cached: kube-apiserver's limit for its authorization webhook.
 const QUESTION_BYTES_MAX: usize = 10_000;
 
-/// Asks the API server who may read a page, and remembers its answers for a while. Clones share them.
+/// Asks the API server who may read a page, and caches the results. Clones share the cache.
 #[derive(Clone)]
 pub(super) struct Access {
     client: Client,
     reviews: Arc<Semaphore>,
-    /// The user of a token, or `None` if it is nobody's.
+    /// The user of a token, or `None` if the token is not valid.
     users: Arc<Remembered<Option<UserInfo>>>,
-    /// Whether a user may read a path, by the question as JSON.
+    /// Whether a user may read a path, by the review's spec as JSON.
     permissions: Arc<Remembered<bool>>,
 }
 
-/// Why a page is not shown.
+/// The response for a reader who may not see the page.
 type Refusal = Box<Response<Bytes>>;
 
 impl Access {
-    /// Asks by this client, whose account needs to create TokenReviews and SubjectAccessReviews.
+    /// Uses this client, whose account needs permission to create TokenReviews and SubjectAccessReviews.
     pub(super) fn new(client: Client) -> Self {
         let reviews = Arc::new(Semaphore::new(REVIEWS_MAX));
         Self { client, reviews, users: Arc::default(), permissions: Arc::default() }
     }
 
-    /// Whether the sender of this request may have its answer; otherwise what it is told.
+    /// Checks whether the sender of this request may see the page. Otherwise returns the response that refuses it.
     pub(super) async fn check(&self, head: &Parts) -> Result<(), Refusal> {
         let user = match bearer_token(head) {
             Some(token) => self.user(token).await?,
@@ -87,12 +88,12 @@ impl Access {
         }
     }
 
-    /// The user of this token, or `None` if it is nobody's.
+    /// Returns the user of this token, or `None` if the token is not valid.
     async fn user(&self, token: &str) -> Result<Option<UserInfo>, Refusal> {
         if let Some(user) = self.users.get(token) {
             return Ok(user);
         }
-        // The field is an `Option` in the types of Kubernetes before 1.36.
+        // The field is an `Option` in k8s-openapi's types for Kubernetes before 1.36.
         #[allow(clippy::useless_conversion, reason = "it is none with the types of older versions")]
         let spec = TokenReviewSpec { token: token.to_owned().into(), ..Default::default() };
         let review = TokenReview { spec, ..Default::default() };
@@ -164,7 +165,7 @@ fn warn(kind: &str, resource: &str, error: &kube::Error) {
     );
 }
 
-/// Answers that hold for a while, at most [`REMEMBERED_MAX`] of them.
+/// A cache of results that expire, with at most [`REMEMBERED_MAX`] entries.
 struct Remembered<T> {
     answers: Mutex<BTreeMap<String, (Instant, T)>>,
 }

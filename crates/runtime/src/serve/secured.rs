@@ -1,4 +1,4 @@
-//! Pages over TLS, for those whom the API server allows to read them.
+//! Pages over TLS, for clients whom the API server allows to read them.
 
 use std::fmt;
 use std::future::Future;
@@ -23,25 +23,25 @@ use super::access::Access;
 use crate::listen::Listen;
 use crate::tls::{self, Shown};
 
-/// How long a certificate of the server's own is valid: controller-runtime's number.
+/// How long a self-made certificate is valid: controller-runtime's value.
 const VALID: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// How long before its end it is replaced.
+/// How long before its expiry a certificate is replaced.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(60 * 24);
-/// How far before its making a certificate is valid: clocks differ.
+/// How far before its creation a certificate's validity begins, because clocks differ.
 const EARLY: SignedDuration = SignedDuration::from_hours(24);
-/// How often the age of the certificate is looked at.
+/// How often the age of the certificate is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A server of metrics and of the operator's own pages: over TLS, and only for those whom the API server allows to read
-/// the path.
+/// A server for metrics and for the operator's own pages, over TLS and only for clients whom the API server allows to
+/// read the path.
 ///
-/// A client sends the bearer token of a user or of a ServiceAccount. The server asks the API server whose token it is
-/// (TokenReview) and whether that user may `get` the path (SubjectAccessReview of a `nonResourceURL`), and remembers the
-/// answers for a while. [`Manager::manifests`](crate::Manager::manifests) contains the rules that the operator needs for
-/// that, and a ClusterRole `NAME-metrics-reader` for the readers.
+/// A client sends the bearer token of a user or a ServiceAccount. The server asks the API server whose token it is
+/// (TokenReview) and whether that user may `get` the path (SubjectAccessReview of a `nonResourceURL`), and caches the
+/// results for a while. [`Manager::manifests`](crate::Manager::manifests) contains the rules that the operator needs
+/// for that, and a ClusterRole `NAME-metrics-reader` for readers.
 ///
-/// Without [`SecuredServer::certificates_in_folder`] the server makes a certificate of its own that nobody signs:
-/// clients must not verify it, as with controller-runtime's default.
+/// Without [`SecuredServer::certificates_in_folder`], the server uses a self-signed certificate, which clients cannot
+/// verify. That is controller-runtime's default as well.
 ///
 /// ```no_run
 /// # fn example(manager: evenkeel_runtime::Manager) -> Result<evenkeel_runtime::Manager, std::net::AddrParseError> {
@@ -62,14 +62,14 @@ impl SecuredServer {
         Self { listen: Listen::Address(address), folder: None }
     }
 
-    /// A server on a listener that is bound already: to a port that the system chose, or by the process that started this
-    /// one.
+    /// A server on a listener that is already bound, to a port that the system chose, or by the process that started
+    /// this one.
     pub fn on(listener: std::net::TcpListener) -> Self {
         Self { listen: Listen::On(listener), folder: None }
     }
 
-    /// Reads the certificate from the files `tls.crt` and `tls.key` in this folder, as cert-manager's Secrets are mounted,
-    /// and again when they change.
+    /// Reads the certificate from the files `tls.crt` and `tls.key` in this folder, in which cert-manager's Secrets can
+    /// be mounted. The files are read again when they change.
     pub fn certificates_in_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
@@ -87,10 +87,10 @@ impl fmt::Debug for SecuredServer {
     }
 }
 
-/// From the head of a request to its answer.
+/// Answers a request, given its head.
 type Answer = Arc<dyn Fn(Parts) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
 
-/// Pages of the operator's own, by the path that they begin with.
+/// The operator's own pages, by path prefix.
 #[derive(Clone, Default)]
 pub(crate) struct Router {
     pages: Vec<(String, Answer)>,
@@ -107,7 +107,7 @@ impl Router {
         self.pages.push((path, Arc::new(move |head| Box::pin(page(head)))));
     }
 
-    /// The page of a path: the one with the longest beginning of it.
+    /// Returns the page with the longest prefix of the path.
     fn find(&self, path: &str) -> Option<&Answer> {
         let below = |prefix: &str| {
             path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -117,7 +117,7 @@ impl Router {
     }
 }
 
-/// What a secured server shows, and to whom.
+/// What a secured server serves, and who may read it.
 #[derive(Clone)]
 pub(crate) struct Secured {
     inner: Arc<Inner>,
@@ -131,13 +131,13 @@ struct Inner {
 }
 
 impl Secured {
-    /// Shows the pages of the router, and the endpoints. The client asks who may read them.
+    /// Serves the pages of the router and the endpoints. `client` asks the API server who may read them.
     pub(crate) fn new(client: Client, router: Router, endpoints: Endpoints) -> Self {
         let inner = Inner { access: Access::new(client), shown: Shown::default(), router, endpoints };
         Self { inner: Arc::new(inner) }
     }
 
-    /// The certificate that clients see.
+    /// The certificate that the server presents.
     pub(crate) fn shown(&self) -> Shown {
         self.inner.shown.clone()
     }
@@ -187,7 +187,7 @@ impl Secured {
     }
 }
 
-/// Replaces the server's own certificate before its end.
+/// Replaces the self-signed certificate before it expires.
 async fn keep_own(shown: &Shown, env: &Env) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -200,7 +200,7 @@ async fn keep_own(shown: &Shown, env: &Env) {
     }
 }
 
-/// Shows a new certificate of the server's own.
+/// Makes a new self-signed certificate and presents it from now on.
 fn show_own(shown: &Shown, env: &Env) -> Result<(), crate::error::BoxError> {
     let validity = tls::Validity::from(env.now(), EARLY, VALID);
     let issued = tls::issue(("metrics", "metrics CA"), &["localhost".to_owned()], validity)?;

@@ -2,7 +2,7 @@
 //!
 //! | limit | what the client sees |
 //! |---|---|
-//! | [`CONNECTIONS_MAX`] connections | its connection waits in the queue of the operating system |
+//! | [`CONNECTIONS_MAX`] connections | its connection waits in the operating system's queue |
 //! | [`HANDSHAKE_MAX`] for the handshake | the connection is closed |
 //! | [`IDLE_MAX`] between requests | the connection is closed |
 
@@ -28,35 +28,35 @@ use tokio_util::sync::CancellationToken;
 
 use crate::listen::next_connection;
 
-/// How many connections are open at once. kube-apiserver keeps one connection for each webhook over HTTP/2, and at most 25
-/// idle ones over HTTP/1.1: this leaves room for some API servers and for probes.
+/// How many connections may be open at once. kube-apiserver keeps one connection for each webhook over HTTP/2, and at
+/// most 25 idle ones over HTTP/1.1, so this leaves room for several API servers and for probes.
 const CONNECTIONS_MAX: usize = 500;
 
 /// How long a TLS handshake may take: Go's `TLSHandshakeTimeout`.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// How long a connection may be idle between two requests, and how long the head of a request may take. The idle
-/// connections of kube-apiserver end after 90 seconds: the client closes first, so that no request meets a closed
-/// connection.
+/// How long a connection may be idle between two requests, and how long the head of a request may take. kube-apiserver
+/// closes its idle connections after 90 seconds, so the client closes first, and no request meets a closed connection.
 const IDLE_MAX: Duration = Duration::from_secs(120);
 
-/// How often a quiet HTTP/2 connection is pinged, and how long it may take to answer: kube-apiserver's own numbers.
+/// How often an idle HTTP/2 connection is pinged, and how long the client may take to answer: kube-apiserver's own
+/// values.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(15);
 
-/// How many requests one HTTP/2 connection may send at once: Go's default for servers.
+/// How many requests one HTTP/2 connection may send at once: the default of Go's server.
 const STREAMS_MAX: u32 = 250;
 
 /// The first byte of a TLS connection: the content type `handshake`.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// The answer to a client that does not use TLS, with the words of Go's server.
+/// The response to a client that does not use TLS, worded like that of Go's server.
 const PLAIN_HTTP: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
     Client sent an HTTP request to an HTTPS server.\n";
 
-/// Serves connections until `ended`, and then until the running requests have ended. Dropping the future ends the
-/// connections at once: a manager that crashes serves nothing.
+/// Serves connections until `ended`, and then until the requests in progress have ended. Dropping the future closes the
+/// connections at once, because a crashed manager serves nothing.
 pub(crate) async fn serve<F, Fut>(
     listener: TcpListener,
     config: Arc<ServerConfig>,
@@ -89,13 +89,13 @@ pub(crate) async fn serve<F, Fut>(
     while connections.join_next().await.is_some() {}
 }
 
-/// The next connection, once there is a slot for it.
+/// Accepts the next connection, once a slot is free.
 async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
     let slot = slots.clone().acquire_owned().await.ok()?;
     Some((next_connection(listener).await, slot))
 }
 
-/// Serves a connection to its end. A broken connection concerns its client only.
+/// Serves a connection to its end. A broken connection affects only its client.
 async fn connection<F, Fut>(
     stream: TcpStream,
     config: Arc<ServerConfig>,
@@ -105,7 +105,7 @@ async fn connection<F, Fut>(
     F: Fn(Request<Incoming>) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Response<Bytes>> + Send + 'static,
 {
-    // Answers are small: they must not wait for more to send.
+    // Responses are small, and must not wait for more data (Nagle's algorithm).
     let _ = stream.set_nodelay(true);
     let tls = tokio::select! {
         biased;
@@ -134,7 +134,7 @@ async fn connection<F, Fut>(
     log_broken(connection.await);
 }
 
-/// Begins TLS. A client that speaks plain HTTP is told so.
+/// Performs the TLS handshake. A client that speaks plain HTTP gets an explanation.
 async fn handshake(
     mut stream: TcpStream,
     config: Arc<ServerConfig>,
@@ -146,7 +146,7 @@ async fn handshake(
     if first[0] != TLS_HANDSHAKE {
         if first[0].is_ascii_uppercase() {
             let _ = stream.write_all(PLAIN_HTTP).await;
-            // What the client sent is read before the end: otherwise its system may drop the answer.
+            // The client's data is read before closing: otherwise the client's system may discard the response.
             let mut sent = [0; 4096];
             let _ = stream.try_read(&mut sent);
             let _ = stream.shutdown().await;

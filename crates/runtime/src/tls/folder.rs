@@ -1,4 +1,4 @@
-//! Certificates from files, read again when they change.
+//! Certificates from files, which are read again when they change.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Identity, Shown};
 
-/// How often the files are read: controller-runtime's number. A kubelet replaces the files of a mounted Secret within about
-/// a minute.
+/// How often the files are read: controller-runtime's value. A kubelet replaces the files of a mounted Secret within
+/// about a minute.
 const READ_EVERY: Duration = Duration::from_secs(10);
 
 /// The contents of `tls.crt` and `tls.key`.
 type Files = (Vec<u8>, Vec<u8>);
 
-/// Shows the certificate in the folder until told to stop. `what` is served with it.
+/// Presents the certificate in the folder until told to stop. `what` names the server in log lines.
 pub(crate) async fn keep(folder: PathBuf, what: &'static str, shown: Shown, stop: CancellationToken) {
     let mut seen: Option<Files> = None;
     loop {
@@ -27,8 +27,8 @@ pub(crate) async fn keep(folder: PathBuf, what: &'static str, shown: Shown, stop
     }
 }
 
-/// Loads the files if they differ from those that were seen last. Files that cannot be used leave the last certificate in
-/// place: they may be half written.
+/// Loads the files if they have changed. If the new files cannot be used, the last certificate stays: they may be half
+/// written.
 async fn load(folder: &Path, what: &str, seen: &mut Option<Files>, shown: &Shown) {
     let path = folder.to_owned();
     let read = tokio::task::spawn_blocking(move || read(&path)).await;

@@ -6,7 +6,7 @@ use rcgen::{
     KeyPair, KeyUsagePurpose,
 };
 
-/// A new certificate with its key and the CA that signed it, as PEM. The key of the CA is not kept.
+/// A new certificate with its key, and the CA that signed it, as PEM. The key of the CA is discarded.
 pub(crate) struct Issued {
     #[cfg_attr(
         not(feature = "webhook-server"),
@@ -17,7 +17,7 @@ pub(crate) struct Issued {
     pub(crate) key: String,
 }
 
-/// When a new certificate is valid.
+/// The validity period of a new certificate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
     pub(crate) from: Timestamp,
@@ -25,7 +25,7 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    /// Valid for this long from now on, and from a little `early` on: clocks differ.
+    /// Valid from `early` before `now`, because clocks differ, for the duration `valid`.
     pub(crate) fn from(now: Timestamp, early: SignedDuration, valid: SignedDuration) -> Self {
         let at = |by: SignedDuration| now.saturating_add(by).unwrap_or(now);
         Self { from: at(-early), until: at(valid) }

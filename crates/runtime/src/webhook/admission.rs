@@ -1,4 +1,4 @@
-//! The request that an admission function decides on.
+//! The request that a webhook's function reviews.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::review::{Admitted, Operation};
 
-/// A request to the API server that a webhook reviews: what is done, by whom, to which object.
+/// A request to the API server under review by a webhook: the operation, the user, and the old object.
 ///
-/// The object itself is the first argument of the function. `S` is the state that
-/// [`Webhook::state`](super::Webhook::state) gave.
+/// The object itself is the first argument of the function. `S` is the state that was set by
+/// [`Webhook::state`](super::Webhook::state).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Admission<K, S = ()> {
 }
 
 impl<K, S> Admission<K, S> {
-    /// What the request does.
+    /// The operation of the request.
     pub fn operation(&self) -> Operation {
         self.about.operation
     }
@@ -51,7 +51,7 @@ impl<K, S> Admission<K, S> {
         &self.about.user_info
     }
 
-    /// The subresource that the request is about, such as `status`.
+    /// The subresource that the request addresses, such as `status`.
     pub fn subresource(&self) -> Option<&str> {
         self.about.sub_resource.as_deref().filter(|name| !name.is_empty())
     }
@@ -61,7 +61,7 @@ impl<K, S> Admission<K, S> {
         self.about.dry_run.unwrap_or_default()
     }
 
-    /// The name of the object; empty on a creation with `generateName`.
+    /// The name of the object; empty on creation with `generateName`.
     pub fn name(&self) -> &str {
         &self.about.name
     }
@@ -76,12 +76,12 @@ impl<K, S> Admission<K, S> {
         &self.about.kind
     }
 
-    /// The resource in whose version the API server sends the object.
+    /// The resource, in the version in which the API server sends the object.
     pub fn resource(&self) -> &GroupVersionResource {
         &self.about.resource
     }
 
-    /// The kind and version of the user's request, which may be another than that of the object: see
+    /// The kind and version of the user's request. The version can differ from that of the object; see
     /// [`MatchPolicy`](super::MatchPolicy).
     pub fn request_kind(&self) -> &GroupVersionKind {
         self.about.request_kind.as_ref().unwrap_or(&self.about.kind)
@@ -92,7 +92,7 @@ impl<K, S> Admission<K, S> {
         self.about.options.as_ref()
     }
 
-    /// The id of this review, which the audit log and the API server's log show.
+    /// The id of this review, which appears in the logs of the API server.
     pub fn uid(&self) -> &str {
         &self.about.uid
     }
@@ -103,14 +103,14 @@ impl<K, S> Admission<K, S> {
     }
 }
 
-/// Clones share the request.
+/// Clones share one request.
 impl<K, S> Clone for Admission<K, S> {
     fn clone(&self) -> Self {
         Self { about: self.about.clone(), old: self.old.clone(), state: self.state.clone() }
     }
 }
 
-/// Shows no object: it may be a Secret.
+/// Leaves out the objects, which may be Secrets.
 impl<K, S> fmt::Debug for Admission<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admission")

@@ -1,19 +1,20 @@
-//! The certificates of the webhooks' server: made and renewed by the operator itself, or read from a folder.
+//! Certificates for the webhook server: made and renewed by the operator itself, or read from a folder.
 //!
-//! Without another component, the certificates are in a Secret that all replicas share. Each serving certificate is signed
-//! by a CA of its own, whose key is thrown away at once: there is no key that could sign another certificate. A renewal
-//! takes these steps; any replica takes any of them, and each is one write with optimistic concurrency:
+//! By default, all replicas share one Secret with the certificates. Each serving certificate is signed by a CA of its
+//! own, whose key is discarded at once: no key exists that could sign another certificate. A renewal takes these steps.
+//! Any replica can take any of them, and each is one write with optimistic concurrency:
 //!
 //! 1. The next certificate and its CA are written to the Secret.
-//! 2. The CA is added to the `caBundle` of every configuration and definition. Old and new CA are trusted from now on.
-//! 3. The time of that is written to the Secret. All API servers have the new bundle after [`plan::SETTLE`].
-//! 4. The next certificate becomes the current one, which all replicas serve with as soon as they see it. The old CA stays
-//!    in the bundle until the old certificate has expired: a replica that lost its connection to the API server may serve
-//!    with it until then.
+//! 2. The CA is added to the `caBundle` of every configuration and CustomResourceDefinition. From now on, both the old
+//!    and the new CA are trusted.
+//! 3. The time of step 2 is written to the Secret. All API servers have the new bundle after [`plan::SETTLE`].
+//! 4. The next certificate becomes the current one, and each replica serves with it as soon as it sees it. The old CA
+//!    stays in the bundle until the old certificate has expired, because a replica that lost its connection to the API
+//!    server may serve with the old certificate until then.
 //!
-//! A replica never applies an outdated bundle: it reads the configurations first, the Secret second, and applies the bundle
-//! on the condition that the configuration has not changed. A configuration that trusts a CA of which the replica does not
-//! know has changed since.
+//! A replica never applies an outdated bundle. It reads the configurations first and the Secret second, and applies the
+//! bundle on the condition that the configuration has not changed. If a configuration trusts a CA that the replica does
+//! not know, the configuration has changed since the read.
 //!
 //! *Invariant:* a certificate becomes the current one only after every configuration trusts its CA.
 
@@ -37,10 +38,10 @@ use crate::error::BoxError;
 use crate::tls::{self, Shown};
 use keeper::Keeper;
 
-/// The certificates that the server of the webhooks shows.
+/// The certificates that the webhook server presents.
 ///
-/// [`Manager::webhook_server`](crate::Manager::webhook_server) keeps them. Use [`Certificates::keep`] yourself only if the
-/// webhooks are served by a server of your own. Clones share the certificate.
+/// [`Manager::webhook_server`](crate::Manager::webhook_server) maintains them. Call [`Certificates::keep`] yourself
+/// only if you serve the webhooks with a server of your own. Clones share the certificate.
 ///
 /// ```no_run
 /// use evenkeel_runtime::webhook::{Certificates, Endpoint, Webhooks};
@@ -69,14 +70,15 @@ enum Source {
 }
 
 impl Certificates {
-    /// Certificates that the replicas make themselves and share in this Secret.
+    /// Certificates that the replicas make themselves and share through this Secret.
     pub fn in_secret(namespace: &str, name: &str) -> Self {
         let source = Source::Secret { namespace: namespace.into(), name: name.into() };
         Self { source, shown: Shown::default() }
     }
 
-    /// Certificates in a folder with the files `tls.crt` and `tls.key`, as cert-manager's Secrets are mounted. The files are
-    /// read again when they change. Whoever makes them keeps the `caBundle` of the configurations as well.
+    /// Certificates in a folder with the files `tls.crt` and `tls.key`, in which cert-manager's Secrets can be mounted.
+    /// The files are read again when they change. The component that makes them must also maintain the `caBundle` of
+    /// the configurations.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         Self { source: Source::Folder(folder.into()), shown: Shown::default() }
     }
@@ -85,7 +87,7 @@ impl Certificates {
         self.shown.clone()
     }
 
-    /// The folder, if somebody else makes the certificates.
+    /// The folder, if another component makes the certificates.
     pub(super) fn folder(&self) -> Option<&Path> {
         match &self.source {
             Source::Secret { .. } => None,
@@ -93,24 +95,25 @@ impl Certificates {
         }
     }
 
-    /// The chain of certificates that clients see at this time, in DER. `None` if there is no valid one.
+    /// Returns the certificate chain that clients see at this time, in DER, or `None` if there is no valid certificate.
     pub fn chain(&self, now: Timestamp) -> Option<Vec<Vec<u8>>> {
         Some(self.shown.chain(now)?.iter().map(|certificate| certificate.to_vec()).collect())
     }
 
-    /// Whether clients see a valid certificate at this time.
+    /// Checks that clients see a valid certificate at this time.
     ///
     /// # Errors
-    /// The reason why there is no valid certificate.
+    /// Returns the reason why there is no valid certificate.
     pub fn check(&self, now: Timestamp) -> Result<(), String> {
         self.shown.check(now)
     }
 
-    /// Makes, renews and loads the certificates, and keeps the `caBundle` current in the configurations with this name and
-    /// in the definitions whose objects the webhooks convert, until `stop` is cancelled. Every replica does this.
+    /// Makes, renews and loads the certificates until `stop` is cancelled. Maintains the `caBundle` in the
+    /// configurations with this name, and in the CustomResourceDefinitions whose objects the webhooks convert. Every
+    /// replica does this.
     ///
     /// # Errors
-    /// None at present: what fails is logged, shown by [`Certificates::check`], and tried again.
+    /// Never fails at present. Failures are logged, reported by [`Certificates::check`], and retried.
     pub async fn keep(
         &self,
         client: Client,
@@ -133,7 +136,7 @@ impl Certificates {
     }
 }
 
-/// Shows no certificate and no key.
+/// Leaves out the certificate and the key.
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates").field("source", &self.source).finish_non_exhaustive()

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::service::CONVERT_PATH;
 use super::{Action, Webhook, Webhooks};
 
-/// The label that every namespace has, with its name.
+/// The label with the namespace's name, which every namespace has.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// Where the API server reaches the webhooks: a Service of the cluster, or a URL.
@@ -34,20 +34,21 @@ enum Place {
 }
 
 impl Endpoint {
-    /// The port 443 of a Service. The operator runs in the namespace of the Service, and its webhooks do not review
-    /// objects of built-in kinds in that namespace: otherwise the operator could not be started while it is down.
+    /// Port 443 of a Service. The operator is expected to run in the Service's namespace, and its webhooks for built-in
+    /// kinds do not review objects in that namespace: otherwise the operator could not be started again while it is
+    /// down.
     pub fn service(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let place = Place::Service { namespace: namespace.into(), name: name.into() };
         Self { place, ca_bundle: None }
     }
 
-    /// A URL with host and port, to which the path of a webhook is added.
+    /// A URL with host and port. The path of each webhook is appended to it.
     pub fn url(base: impl Into<String>) -> Self {
         Self { place: Place::Url(base.into()), ca_bundle: None }
     }
 
-    /// Sets the CA certificates in PEM that the API server trusts for the server of the webhooks; those of its system by
-    /// default.
+    /// Sets the CA certificates, in PEM, that the API server trusts for the webhook server. The default is the CAs of
+    /// the API server's system.
     pub fn ca_bundle(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca_bundle = Some(pem.into());
         self
@@ -83,7 +84,7 @@ impl Endpoint {
         }
     }
 
-    /// The names that the API server knows the server by, which its certificate must have.
+    /// Returns the host names that the API server uses, which the certificate must contain.
     #[cfg(feature = "webhook-server")]
     pub(super) fn server_names(&self) -> Vec<String> {
         match &self.place {
@@ -105,7 +106,7 @@ impl Endpoint {
         matches!(self.place, Place::Service { .. })
     }
 
-    /// The namespace that the webhooks do not review.
+    /// The namespace that the webhooks do not review, if any.
     fn spared_namespace(&self) -> Option<&str> {
         match &self.place {
             Place::Service { namespace, .. } => Some(namespace),
@@ -115,26 +116,27 @@ impl Endpoint {
 }
 
 impl Webhooks {
-    /// The `MutatingWebhookConfiguration` and the `ValidatingWebhookConfiguration` of this name; only those that are
-    /// needed.
+    /// Returns the `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration` with this name, as far as there
+    /// are webhooks for them.
     pub fn configurations(&self, name: &str, endpoint: &Endpoint) -> Vec<Value> {
         let entries: Vec<Entry> = self.hooks().map(Entry::of).collect();
         configurations(&entries, name, endpoint)
     }
 
-    /// The names of the definitions whose objects the webhooks convert, and the `spec.conversion` of each.
+    /// Returns the names of the CustomResourceDefinitions whose objects the webhooks convert, and the `spec.conversion`
+    /// of each.
     pub fn conversions(&self, endpoint: &Endpoint) -> Vec<(String, Value)> {
         let conversion = conversion(endpoint);
         self.converters().map(|converter| (converter.crd_name.clone(), conversion.clone())).collect()
     }
 }
 
-/// An admission webhook as the configurations describe it, without the place where it is called.
+/// The configuration entry of an admission webhook, without its endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     action: Action,
     path: String,
-    /// Whether the kind is one of Kubernetes' own.
+    /// Whether the kind is built into Kubernetes.
     built_in: bool,
     namespaces: LabelSelector,
     /// The fields of the entry.
@@ -179,9 +181,9 @@ impl Entry {
         }
     }
 
-    /// The entry for this endpoint. A webhook of a built-in kind does not review the operator's own namespace: without its
-    /// pods, Secrets and leases the operator could not start again while it is down. Custom resources cannot keep a pod from
-    /// starting.
+    /// Returns the entry for this endpoint. A webhook for a built-in kind does not review the operator's own namespace:
+    /// the operator could not start again while it is down, because its pods, Secrets and leases could not be written.
+    /// Webhooks for custom resources need no exception, because these cannot keep a pod from starting.
     fn at(&self, endpoint: &Endpoint) -> Value {
         let mut entry = self.fields.clone();
         entry["clientConfig"] = endpoint.client_config(&self.path);
@@ -195,22 +197,22 @@ impl Entry {
     }
 }
 
-/// The name of the Service of an operator's webhooks.
+/// Returns the name of the Service for an operator's webhooks.
 pub(crate) fn service_name(operator: &str) -> String {
     format!("{operator}-webhook")
 }
 
-/// The name of the Secret with the certificates of an operator's webhooks.
+/// Returns the name of the Secret with the certificates for an operator's webhooks.
 pub(crate) fn secret_name(operator: &str) -> String {
     format!("{operator}-webhook-cert")
 }
 
-/// Whether a group is one of Kubernetes' own: theirs have no dot, or end with `.k8s.io`.
+/// Whether a group is one of Kubernetes' own, which have no dot or end with `.k8s.io`.
 fn is_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
 }
 
-/// The configurations of these webhooks; only those that are needed.
+/// Returns the configurations for these webhooks, as far as there are entries for them.
 pub(crate) fn configurations(entries: &[Entry], name: &str, endpoint: &Endpoint) -> Vec<Value> {
     let kinds = [
         (Action::Mutate, "MutatingWebhookConfiguration"),
@@ -229,7 +231,7 @@ pub(crate) fn configurations(entries: &[Entry], name: &str, endpoint: &Endpoint)
     kinds.into_iter().filter_map(object).collect()
 }
 
-/// The `spec.conversion` of a definition whose objects are converted at this endpoint.
+/// Returns the `spec.conversion` of a CustomResourceDefinition whose objects are converted at this endpoint.
 pub(crate) fn conversion(endpoint: &Endpoint) -> Value {
     json!({
         "strategy": "Webhook",

@@ -1,7 +1,7 @@
-//! Versions of a kind: how objects are converted between them.
+//! Conversion of objects between the versions of a kind.
 //!
-//! One version is the *hub*. Every other version, a *spoke*, converts to the hub and back, so that a kind of five versions
-//! needs four pairs of functions. The hub is usually the version that the operator works with and that is stored.
+//! One version is the *hub*. Every other version, a *spoke*, converts to the hub and back, so that a kind with five
+//! versions needs four pairs of functions. The hub is usually the version that the operator uses and that is stored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,8 @@ use crate::error::{Error, Result, chain};
 
 /// A version of a kind that converts to the hub and back.
 ///
-/// A conversion must lose nothing: an object that is converted to another version and back must be as before. What one version cannot express, keep in an annotation.
+/// A conversion must lose nothing: an object that is converted to another version and back must be unchanged. Keep what
+/// a version cannot express in an annotation.
 ///
 /// ```
 /// use evenkeel_runtime::Result;
@@ -82,17 +83,17 @@ pub struct Conversion<H> {
     crds: Vec<CustomResourceDefinition>,
 }
 
-/// How a version is read into the hub and written from it.
+/// How to read one version into the hub, and write it from the hub.
 struct Version<H> {
     read: fn(&str) -> Result<H>,
     write: fn(H) -> Result<Value>,
 }
 
-/// An object could not be converted.
+/// Why an object cannot be converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConversionError {
-    /// The text is no object of this kind.
+    /// The JSON is not an object of this kind.
     #[error("the object cannot be read: {0}")]
     Undecodable(serde_json::Error),
     /// The kind has no such version.
@@ -100,7 +101,7 @@ pub enum ConversionError {
     UnknownVersion {
         /// The kind with its group.
         kind: String,
-        /// The version that was asked for.
+        /// The unknown version.
         version: String,
         /// The versions that exist.
         known: String,
@@ -112,7 +113,7 @@ pub enum ConversionError {
         object: String,
         /// The version of the object.
         from: String,
-        /// The version that was asked for.
+        /// The version to convert to.
         to: String,
         /// The error with its sources.
         why: String,
@@ -120,7 +121,7 @@ pub enum ConversionError {
 }
 
 impl<H: Object<DynamicType = ()> + CustomResourceExt> Conversion<H> {
-    /// A kind whose hub is `H`, without other versions yet.
+    /// Makes a conversion whose hub is `H`, with no other versions yet.
     #[expect(clippy::new_without_default, reason = "a kind without spokes is only the begin of one")]
     pub fn new() -> Self {
         let read = |text: &str| Ok(serde_json::from_str(text)?);
@@ -146,19 +147,20 @@ impl<H: Object<DynamicType = ()> + CustomResourceExt> Conversion<H> {
         self
     }
 
-    /// Sets which version is stored; the hub by default. A release that brings a new version stores the old one until no
-    /// replica of the release before is left.
+    /// Sets which version is stored, instead of the hub. A release that adds a version should store the old one until
+    /// no replica of the previous release is left.
     pub fn stored(mut self, version: impl Into<String>) -> Self {
         self.stored = Some(version.into());
         self
     }
 
-    /// Rewrites the stored objects when the storage version has changed, and removes the old version from the definition's
-    /// `status.storedVersions`, after which it may leave the definition. The leader does it, at most 50 objects a second; a
-    /// new leader goes on where the last one ended. Off by default.
+    /// Rewrites the stored objects when the storage version has changed, and then removes the old version from the
+    /// `status.storedVersions` of the CustomResourceDefinition, so that the version can be removed from the definition.
+    /// The leader does this, with at most 50 objects a second, and a new leader resumes where the last one stopped. Off
+    /// by default.
     ///
-    /// Turn it on in the release after the one that changed the storage version, when no replica is left that cannot convert
-    /// the new version.
+    /// Turn it on one release after the storage version was changed, when no replica is left that cannot convert the
+    /// new version.
     pub fn migrate_storage(mut self) -> Self {
         self.migrates = true;
         self
@@ -168,18 +170,18 @@ impl<H: Object<DynamicType = ()> + CustomResourceExt> Conversion<H> {
         self.migrates
     }
 
-    /// The version that is stored.
+    /// The version in which objects are stored.
     pub fn stored_version(&self) -> &str {
         self.stored.as_ref().unwrap_or(&self.hub)
     }
 
-    /// The definition with all versions, merged by [`merge_crds`]. It does not say yet how objects are converted:
-    /// [`Webhooks::conversions`](super::Webhooks::conversions) has what `spec.conversion` needs.
+    /// Returns the CustomResourceDefinition with all versions, merged by [`merge_crds`]. It lacks `spec.conversion`,
+    /// which [`Webhooks::conversions`](super::Webhooks::conversions) returns.
     pub fn crd(&self) -> Result<CustomResourceDefinition, MergeError> {
         merge_crds(self.crds.clone(), self.stored_version())
     }
 
-    /// The name of the definition.
+    /// The name of the CustomResourceDefinition.
     pub fn crd_name(&self) -> &'static str {
         H::crd_name()
     }
@@ -228,7 +230,7 @@ impl<H: Object<DynamicType = ()>> Conversion<H> {
     }
 }
 
-/// What is read of an object before its version is known.
+/// The part of an object that is read before its version is known.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Meta<'a> {
@@ -237,8 +239,8 @@ struct Meta<'a> {
     metadata: Option<&'a RawValue>,
 }
 
-/// Takes the metadata as it was sent, apart from labels and annotations: Kubernetes lets a conversion change only these,
-/// and the type may not know every field of the metadata.
+/// Keeps the metadata as it was sent, apart from labels and annotations: Kubernetes lets a conversion change only
+/// these, and the type may not know every field of the metadata.
 fn keep_identity(converted: &mut Value, metadata: Option<&RawValue>) {
     let Some(metadata) = metadata else { return };
     let Ok(mut kept) = serde_json::from_str::<Value>(metadata.get()) else { return };
@@ -251,7 +253,7 @@ fn keep_identity(converted: &mut Value, metadata: Option<&RawValue>) {
     converted["metadata"] = kept;
 }
 
-/// Converts objects of one kind, whatever its types are.
+/// Converts objects of one kind, with its types erased.
 pub(crate) struct Converter {
     pub(crate) group: String,
     pub(crate) kind: String,

@@ -1,4 +1,4 @@
-//! Errors of fields, in the words of Kubernetes, which the user sees as the causes of a refusal with status 422.
+//! Field errors in Kubernetes' words. The user sees them as the causes of a response with status 422.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub enum FieldErrorType {
 }
 
 impl FieldErrorType {
-    /// The reason of the cause in the `Status`, and the words in its message.
+    /// Returns the reason of the cause in the `Status`, and the words of its message.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::NotFound => ("FieldValueNotFound", "Not found"),
@@ -42,23 +42,23 @@ impl FieldErrorType {
         }
     }
 
-    /// Whether the message shows the value.
+    /// Whether the message contains the value.
     fn shows_value(self) -> bool {
         !matches!(self, Self::Required | Self::Forbidden | Self::TooLong)
     }
 }
 
-/// An error of one field, printed as Kubernetes prints it: `spec.replicas: Invalid value: 9: must be odd`.
+/// An error in one field, formatted like Kubernetes' field errors: `spec.replicas: Invalid value: 9: must be odd`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FieldError {
-    /// What is wrong.
+    /// The type of the error.
     pub kind: FieldErrorType,
     /// The path of the field, such as `spec.ports[0].name`.
     pub field: String,
     /// The value of the field.
     pub value: Value,
-    /// What would be right.
+    /// What would be correct.
     pub detail: String,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// The errors of an object's fields, to be collected and returned as one verdict.
+/// Collects the errors in an object's fields, to be returned as one verdict.
 ///
 /// ```
 /// use evenkeel_runtime::webhook::{FieldErrors, Verdict};
@@ -123,12 +123,12 @@ impl FieldErrors {
         value: impl Serialize,
         detail: impl Into<String>,
     ) {
-        // A value that cannot be written as JSON is shown as null: the error is what matters.
+        // A value that cannot be encoded as JSON is shown as null; the error itself matters more.
         let value = serde_json::to_value(value).unwrap_or_default();
         self.list.push(FieldError { kind, field: field.into(), value, detail: detail.into() });
     }
 
-    /// The value is malformed or out of range.
+    /// Adds an error: the value is malformed or out of range.
     pub fn invalid(
         &mut self,
         field: impl Into<String>,
@@ -139,31 +139,31 @@ impl FieldErrors {
         self
     }
 
-    /// The field must be set.
+    /// Adds an error: the field must be set.
     pub fn required(&mut self, field: impl Into<String>, detail: impl Into<String>) -> &mut Self {
         self.add(FieldErrorType::Required, field, Value::Null, detail);
         self
     }
 
-    /// The field must not be set, or must not change.
+    /// Adds an error: the field must not be set, or must not change.
     pub fn forbidden(&mut self, field: impl Into<String>, detail: impl Into<String>) -> &mut Self {
         self.add(FieldErrorType::Forbidden, field, Value::Null, detail);
         self
     }
 
-    /// The value must be unique and is not.
+    /// Adds an error: the value must be unique and is not.
     pub fn duplicate(&mut self, field: impl Into<String>, value: impl Serialize) -> &mut Self {
         self.add(FieldErrorType::Duplicate, field, value, "");
         self
     }
 
-    /// The value refers to something that does not exist.
+    /// Adds an error: the value refers to something that does not exist.
     pub fn not_found(&mut self, field: impl Into<String>, value: impl Serialize) -> &mut Self {
         self.add(FieldErrorType::NotFound, field, value, "");
         self
     }
 
-    /// The value is not one of the supported values.
+    /// Adds an error: the value is not one of the supported values.
     pub fn not_supported<V: AsRef<str>>(
         &mut self,
         field: impl Into<String>,
@@ -186,7 +186,7 @@ impl FieldErrors {
         self.list.iter()
     }
 
-    /// All errors in one line, as Kubernetes joins them: equal messages once, several in brackets.
+    /// Joins all errors in one line as Kubernetes does: equal messages once, several in brackets.
     pub(super) fn joined(&self) -> String {
         let mut messages: Vec<String> = Vec::new();
         for message in self.list.iter().map(FieldError::to_string) {

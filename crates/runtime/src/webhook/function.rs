@@ -1,4 +1,4 @@
-//! The functions of admission webhooks: their forms, and how one is called for a review.
+//! The functions of admission webhooks: their signatures, and how they are called for a review.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::verdict::{IntoMutation, Mutation, Verdict};
 use crate::Object;
 use crate::error::BoxError;
 
-/// A function that reviews requests, type-erased.
+/// A type-erased function that reviews requests.
 pub(super) type Review<S> =
     Arc<dyn Fn(Arc<Admitted>, Arc<S>) -> BoxFuture<'static, Result<Reviewed, Unreviewed>> + Send + Sync>;
 
@@ -66,8 +66,8 @@ where
     }
 }
 
-/// A function that changes an object: `async fn(K, Admission<K, S>) -> Result<K, E>`, or with a
-/// [`Mutation`] as its result.
+/// A function that changes an object: `async fn(K, Admission<K, S>) -> Result<K, E>`. The result can also be a
+/// [`Mutation`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a mutating function",
     label = "expected `async fn(K, Admission<K, S>) -> Result<K, E>`",
@@ -132,7 +132,8 @@ where
         let function = function.clone();
         async move {
             let old = decode::<K>("oldObject", about.old_object.as_deref())?.map(Arc::new);
-            // Kubernetes does not let a deletion change the object: the function may only refuse it.
+            // Kubernetes does not let a webhook change the object of a deletion, so the function can only allow or
+            // refuse it.
             let changeable = about.object.is_some();
             let text = about.object.as_ref().or(about.old_object.as_ref()).ok_or_else(no_object)?.clone();
             let object = decode::<K>("object", Some(&text))?.ok_or_else(no_object)?;

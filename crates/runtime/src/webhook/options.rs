@@ -1,4 +1,4 @@
-//! The options of an admission webhook, as the configuration objects of `admissionregistration.k8s.io` have them.
+//! The options of an admission webhook, as in the configuration objects of `admissionregistration.k8s.io`.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::Webhook;
 use super::review::Operation;
 
-/// What happens to a request when the webhook cannot be called, answers nonsense, fails or panics.
+/// What happens to a request if the webhook cannot be called, fails, panics, or sends an invalid response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// The request fails.
     #[default]
     Fail,
-    /// The request goes on as if the webhook had allowed it.
+    /// The request continues as if the webhook had allowed it.
     Ignore,
 }
 
-/// Whether a webhook of one version of a kind reviews requests in other versions.
+/// Whether a webhook for one version of a kind also reviews requests in other versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatchPolicy {
     /// Requests in other versions are converted to the webhook's version and reviewed.
@@ -27,23 +27,24 @@ pub enum MatchPolicy {
     Exact,
 }
 
-/// Whether the function changes anything beside the object.
+/// Whether the function changes anything besides the object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SideEffects {
-    /// The function changes nothing else.
+    /// The function changes nothing besides the object.
     #[default]
     None,
     /// The function changes other things, but not on a [dry run](super::Admission::dry_run).
     NoneOnDryRun,
 }
 
-/// Whether a mutating webhook is called again if a later one changed the object.
+/// Whether a mutating webhook is called again after a later webhook changed the object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reinvocation {
     /// The webhook is called once.
     #[default]
     Never,
-    /// The webhook may be called again. Its function must give the same result for an object that it has changed already.
+    /// The webhook may be called again. For an object that it has already changed, its function must return that object
+    /// unchanged.
     IfNeeded,
 }
 
@@ -77,12 +78,12 @@ words! {
     Scope: All => "*", Cluster => "Cluster", Namespaced => "Namespaced";
 }
 
-/// How long the API server waits for a webhook unless it is told otherwise: Kubernetes' default.
+/// How long the API server waits for a webhook by default: Kubernetes' default.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest time that Kubernetes accepts for a webhook.
+/// The longest timeout that Kubernetes accepts for a webhook.
 pub(super) const TIMEOUT_MAX: Duration = Duration::from_secs(30);
 
-/// What is set on a webhook, apart from its function.
+/// The options of a webhook.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) name: Option<String>,
@@ -122,57 +123,57 @@ impl Default for Options {
 }
 
 impl<S> Webhook<S> {
-    /// Sets the name in the configuration, which users see in refusals: three words or more with dots between them.
-    /// `validate.sites.example.com` by default, and `mutate.…`.
+    /// Sets the name in the configuration, which users see in refusals: at least three labels separated by dots. The
+    /// default is `validate.sites.example.com`, or `mutate.…`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.options.name = Some(name.into());
         self
     }
 
-    /// Sets the path. By default it is kubebuilder's: `/validate-example-com-v1-site`, and `/mutate-…`.
+    /// Sets the path. The default is kubebuilder's: `/validate-example-com-v1-site`, or `/mutate-…`.
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.options.path = Some(path.into());
         self
     }
 
-    /// Sets which operations are reviewed; creations and updates by default.
+    /// Sets which operations are reviewed. The default is creations and updates.
     pub fn operations(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
         self.options.operations = operations.into_iter().collect();
         self
     }
 
-    /// Reviews requests for these subresources, too, such as `status`; `*` for all. The object that is sent must be of the
-    /// webhook's kind, so that `scale` needs a webhook of its own.
+    /// Also reviews requests for these subresources, such as `status`, or `*` for all. The object in such a request
+    /// must be of the webhook's kind, so `scale` needs a webhook of its own.
     pub fn subresources<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.options.subresources.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Sets the scope of the reviewed objects; all by default.
+    /// Sets the scope of the reviewed objects. The default is all.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.options.scope = scope;
         self
     }
 
-    /// Sets what happens when the webhook gives no verdict; the request fails by default.
+    /// Sets what happens if the webhook gives no verdict. By default, the request fails.
     pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
         self.options.failure_policy = policy;
         self
     }
 
-    /// Sets whether requests in other versions of the kind are reviewed; they are by default.
+    /// Sets whether requests in other versions of the kind are reviewed. By default, they are.
     pub fn match_policy(mut self, policy: MatchPolicy) -> Self {
         self.options.match_policy = policy;
         self
     }
 
-    /// Sets whether the function has side effects; none by default.
+    /// Sets whether the function has side effects. The default is none.
     pub fn side_effects(mut self, effects: SideEffects) -> Self {
         self.options.side_effects = effects;
         self
     }
 
-    /// Sets whether a mutating webhook may be called again for one request; never by default.
+    /// Sets whether a mutating webhook may be called again for one request. By default, it is called once.
     pub fn reinvocation(mut self, policy: Reinvocation) -> Self {
         self.options.reinvocation = policy;
         self
@@ -184,8 +185,8 @@ impl<S> Webhook<S> {
         self
     }
 
-    /// Reviews only objects in namespaces with these labels. A webhook of a built-in kind that is called by a Service does
-    /// not review the namespace of that Service: see [`Endpoint::service`](super::Endpoint::service).
+    /// Reviews only objects in namespaces with these labels. A webhook for a built-in kind that is called through a
+    /// Service never reviews the namespace of that Service; see [`Endpoint::service`](super::Endpoint::service).
     pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
         self.options.namespace_selector = Some(selector);
         self
@@ -197,7 +198,7 @@ impl<S> Webhook<S> {
         self
     }
 
-    /// Reviews only requests for which this CEL expression is true. All conditions must be.
+    /// Reviews only requests for which this CEL expression is true. If there are several conditions, all must be true.
     pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
         self.options.match_conditions.push((name.into(), expression.into()));
         self

@@ -1,21 +1,22 @@
-//! The JSON patch that a mutating webhook answers with.
+//! The JSON patch in the response of a mutating webhook.
 //!
-//! The function changes a typed object. Its type may not know all fields that the API server sent, and may write fields
-//! that were not sent (defaults, nulls). So the patch is not the difference between what was received and what the type
-//! writes: the changes that the function made are merged into the object as it was received.
+//! The function changes a typed object. Its type may not know all fields that the API server sent, and may add fields
+//! that were not sent (defaults, nulls). So the patch is not simply the difference between the received object and the
+//! result: only the changes that the function made are merged into the received object.
 
 use json_patch::Patch;
 use serde_json::{Map, Value};
 
-/// The patch from `received` to `received` with the changes from `before` to `after`; `None` if nothing changes.
-/// `before` is `received` as its type writes it, and `after` the changed object as its type writes it.
+/// Returns the patch that makes the changes from `before` to `after` in `received`, or `None` if nothing changes.
+/// `before` is `received` after a round trip through its type, and `after` is the changed object as encoded by its
+/// type.
 pub(super) fn patch(received: &Value, before: &Value, after: &Value) -> Option<Patch> {
     let merged = merge(received, before, after);
     let patch = json_patch::diff(received, &merged);
     (!patch.0.is_empty()).then_some(patch)
 }
 
-/// Makes the changes from `before` to `after` in `received`.
+/// Applies the changes from `before` to `after` to `received`.
 fn merge(received: &Value, before: &Value, after: &Value) -> Value {
     match (received, before, after) {
         _ if before == after => received.clone(),
@@ -54,8 +55,8 @@ fn merge_objects(
     merged
 }
 
-/// Makes the changes in a list. Each item of `after` is the received item that it was made from, with its changes: the
-/// item that is equal, else the one of the same name, else, in a list of the same length, the one at the same place.
+/// Applies the changes of a list. Each item of `after` is matched with the received item that it was made from: the
+/// equal one, else the one with the same name, else, if the lists have equal length, the one at the same index.
 fn merge_arrays(received: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
     let mut origins: Vec<Option<usize>> = vec![None; after.len()];
     let mut taken = vec![false; before.len()];
@@ -80,7 +81,7 @@ fn merge_arrays(received: &[Value], before: &[Value], after: &[Value]) -> Vec<Va
     merged.collect()
 }
 
-/// What tells the items of most of Kubernetes' lists apart.
+/// Returns the name of an item, which identifies the items of most of Kubernetes' lists.
 fn name(item: &Value) -> Option<&str> {
     item.get("name").and_then(Value::as_str)
 }
@@ -92,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// Changes an object through its type, and returns the received object with the patch applied.
+    /// Changes an object through its type, and returns the received object after applying the patch.
     fn changed(received: Value, change: impl FnOnce(&mut Pod)) -> (Value, Value) {
         let mut pod: Pod = serde_json::from_value(received.clone()).unwrap();
         let before = serde_json::to_value(&pod).unwrap();

@@ -16,22 +16,22 @@ pub(super) const ADMISSION: (&str, &str) = ("admission.k8s.io/v1", "AdmissionRev
 /// The version and kind of a conversion review.
 pub(super) const CONVERSION: (&str, &str) = ("apiextensions.k8s.io/v1", "ConversionReview");
 
-/// What a request does to an object.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
-    /// Creates it.
+    /// The request creates the object.
     #[default]
     Create,
-    /// Updates it, also by a patch.
+    /// The request updates the object, possibly by a patch.
     Update,
-    /// Deletes it.
+    /// The request deletes the object.
     Delete,
-    /// Connects to it, such as `kubectl exec`.
+    /// The request connects to the object, as `kubectl exec` does.
     Connect,
 }
 
-/// The `request` of an admission review: what is asked, by whom, about which object.
+/// The `request` of an admission review: the operation, the user, and the object.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Admitted {
@@ -55,7 +55,7 @@ pub(super) struct Admitted {
     pub(super) dry_run: Option<bool>,
     #[serde(default)]
     pub(super) options: Option<Value>,
-    /// The new object, as text: a typed function parses it once, into its type.
+    /// The new object, as text: a typed function parses it only once, into its type.
     #[serde(default)]
     pub(super) object: Option<Box<RawValue>>,
     #[serde(default)]
@@ -80,7 +80,7 @@ pub(super) struct ConversionRequest<'a> {
     pub(super) objects: Vec<&'a RawValue>,
 }
 
-/// A review of either kind, whose request is not parsed yet.
+/// A review of either kind, with its request not parsed yet.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Envelope<'a> {
@@ -111,7 +111,7 @@ pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], wanted: (&str, &str))
     serde_json::from_str(request.get()).map_err(|error| format!("the request of the {kind}: {error}"))
 }
 
-/// The review that answers an admission request.
+/// Returns the review that answers an admission request.
 pub(super) fn admission_answer(about: &Admitted, verdict: &Verdict, patch: Option<Vec<u8>>) -> Value {
     let mut response = Map::new();
     response.insert("uid".into(), about.uid.as_str().into());
@@ -135,7 +135,7 @@ pub(super) fn admission_answer(about: &Admitted, verdict: &Verdict, patch: Optio
     answer(ADMISSION, response.into())
 }
 
-/// The review that answers a conversion request: the converted objects, or why there are none.
+/// Returns the review that answers a conversion request: the converted objects, or the error.
 pub(super) fn conversion_answer(uid: &str, converted: Result<Vec<Value>, String>) -> Value {
     let response = match converted {
         Ok(objects) => {

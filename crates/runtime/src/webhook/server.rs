@@ -1,5 +1,5 @@
-//! The server of the webhooks, and limits on the reviews that clients may send to it. The limits on connections are those
-//! of every TLS server of an operator (`tls/connection.rs`).
+//! The webhook server, and its limits on reviews. The limits on connections are shared by all TLS servers of an
+//! operator (`tls/connection.rs`).
 //!
 //! | limit | what the client sees |
 //! |---|---|
@@ -27,15 +27,15 @@ use super::service::{Refusal, Webhooks, busy, refused, too_large};
 use crate::listen::Listen;
 use crate::tls::{self, Shown};
 
-/// How long the body of a request may take: the longest timeout of a webhook, after which the API server has given up.
+/// How long reading a body may take: the longest timeout of a webhook, after which the API server has given up.
 const READ_MAX: Duration = Duration::from_secs(30);
 
-/// The memory for the bodies of all requests together: two lists of 100 MiB that are converted, or 36 of the largest
-/// admission reviews.
+/// The memory for the bodies of all requests together: enough for the conversion of two lists of 100 MiB, or for 36 of
+/// the largest admission reviews.
 const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// How much of a body that is too large is read and thrown away before the answer. A client that is still sending may not
-/// see an answer that comes with the end of the connection.
+/// How much of a body that is too large is read and discarded before the response. A client that is still sending may
+/// not see a response if the connection is closed at once.
 const DISCARD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Serves webhooks over TLS.
@@ -52,13 +52,13 @@ struct Inner {
     body_bytes: Semaphore,
 }
 
-/// When a server stops.
+/// When and how a server stops.
 pub(crate) struct Stop {
-    /// Cancelled when the manager begins to stop: the server is no longer ready, and goes on.
+    /// Cancelled when the manager begins to stop. The server is then no longer ready, but keeps serving.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when everything that may need the webhooks has ended.
     pub(crate) stop: CancellationToken,
-    /// How long the server goes on after `stopping`, until no API server sends requests here.
+    /// How long the server keeps serving after `stopping`, until no API server sends requests to it any more.
     pub(crate) linger: Duration,
 }
 
@@ -74,7 +74,7 @@ impl Server {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Whether the server can answer reviews; the error says why not.
+    /// Checks whether the server can answer reviews. The error says why not.
     #[cfg_attr(not(feature = "health"), expect(dead_code, reason = "nobody can ask"))]
     pub(crate) fn check(&self, stopping: &CancellationToken) -> Result<(), String> {
         if stopping.is_cancelled() {
@@ -86,7 +86,7 @@ impl Server {
         self.inner.shown.check(self.inner.env.now())
     }
 
-    /// Serves until told to stop, and then until the running requests have ended.
+    /// Serves until told to stop, and then until the requests in progress have ended.
     pub(crate) async fn serve(self, listen: Listen, stop: Stop) -> io::Result<()> {
         let config = self.inner.shown.server_config(self.inner.env.clone()).map_err(io::Error::other)?;
         let listener = listen.begin().await?;
@@ -112,7 +112,7 @@ impl Server {
         self.inner.webhooks.answer_when_read(&head, |limit| self.read(body, limit, &mut room)).await
     }
 
-    /// Reads a body. `room` is its share of [`BODY_BYTES_MAX`], which the caller holds as long as the body.
+    /// Reads a body. `room` is the body's share of [`BODY_BYTES_MAX`]; the caller holds it as long as the body.
     async fn read<'a>(
         &'a self,
         body: Incoming,

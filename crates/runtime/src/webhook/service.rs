@@ -1,6 +1,6 @@
-//! All webhooks of a manager as one service: from an HTTP request with its body to the response.
+//! All webhooks of a manager as one service, from an HTTP request to its response.
 //!
-//! The service has no sockets and no certificates: whoever serves it brings them.
+//! The service has no sockets and no certificates. A server provides them.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -30,26 +30,27 @@ use crate::error::chain;
 use crate::flight::Flight;
 use crate::metrics::Metrics;
 
-/// The largest admission review: controller-runtime's limit. A review has at most two objects of 3 MiB, the largest body
-/// that the API server accepts, and less than 1 MiB of other fields.
+/// The largest admission review: controller-runtime's limit. A review has at most two objects of 3 MiB, which is the
+/// largest body that the API server accepts, and less than 1 MiB of other fields.
 pub(crate) const ADMISSION_BYTES_MAX: usize = 7 * 1024 * 1024;
 
-/// The largest conversion review. The API server converts a list in one call: 10,000 objects of 10 KB each.
+/// The largest conversion review, enough for 10,000 objects of 10 KB: the API server converts a list in one call.
 pub(crate) const CONVERSION_BYTES_MAX: usize = 100 * 1024 * 1024;
 
-/// How many reviews run at once. kube-apiserver runs 600 requests at once by default, 200 of which may be writes, and a
-/// write calls a webhook twice at most: this leaves room for five API servers.
+/// How many reviews may run at once. By default, kube-apiserver serves at most 200 writes at once, and each calls a
+/// webhook once at a time, so this is enough for five API servers.
 const CONCURRENT_MAX: usize = 1000;
 
-/// The path of conversions, as in kubebuilder.
+/// The path of the conversion webhook, as in kubebuilder.
 pub(crate) const CONVERT_PATH: &str = "/convert";
 
-/// The answer to a request whose body cannot be read.
+/// The response to a request whose body cannot be read.
 pub(crate) type Refusal = Box<Response<Bytes>>;
 
 /// All webhooks of a manager: a [`tower::Service`] from requests to responses.
 ///
-/// [`Manager::take_webhooks`](crate::Manager::take_webhooks) gives it to whoever serves the webhooks. Cloning is cheap, and clones share all counters.
+/// [`Manager::take_webhooks`](crate::Manager::take_webhooks) returns it to a caller that serves the webhooks itself.
+/// Cloning is cheap, and clones share all counters.
 #[derive(Clone)]
 pub struct Webhooks {
     inner: Arc<Inner>,
@@ -62,11 +63,11 @@ struct Inner {
     converters: BTreeMap<(String, String), Converter>,
     running: Semaphore,
     metrics: Metrics,
-    /// Records the reviews, if these are the webhooks of a manager.
+    /// Records the reviews, if the webhooks belong to a manager.
     flight: OnceLock<Flight>,
 }
 
-/// Two webhooks cannot be told apart.
+/// Two webhooks with one path or one name.
 #[derive(Debug, thiserror::Error)]
 #[error("two webhooks have the {what} {value}; give one of them another by `Webhook::{what}`")]
 pub(crate) struct Ambiguous {
@@ -86,7 +87,7 @@ impl Webhooks {
             if !names.insert((hook.action, name.clone())) {
                 return Err(Ambiguous { what: "name", value: name });
             }
-            // The metrics of a webhook exist before its first request.
+            // Creates the metrics of the webhook before its first request.
             drop(metrics.webhook(&path));
             if path == CONVERT_PATH || hooks.insert(path.clone(), Arc::new(hook)).is_some() {
                 return Err(Ambiguous { what: "path", value: path });
@@ -105,12 +106,12 @@ impl Webhooks {
 
     /// Records the reviews in this flight recorder.
     pub(crate) fn recorded_by(self, flight: Flight) -> Self {
-        // Only the manager that makes the webhooks calls this, once.
+        // Only the manager that creates the webhooks calls this, and only once.
         let _ = self.inner.flight.set(flight);
         self
     }
 
-    /// The admission webhooks in the order of their paths.
+    /// The admission webhooks, ordered by path.
     pub(crate) fn hooks(&self) -> impl Iterator<Item = &Webhook> {
         self.inner.hooks.values().map(|hook| &**hook)
     }
@@ -119,19 +120,19 @@ impl Webhooks {
         self.inner.converters.values()
     }
 
-    /// The largest body that is read for this path.
+    /// The largest accepted body for this path.
     pub(crate) fn body_bytes_max(&self, path: &str) -> usize {
         if path == CONVERT_PATH { CONVERSION_BYTES_MAX } else { ADMISSION_BYTES_MAX }
     }
 
-    /// Answers a request. Every request has an answer: what cannot be reviewed is a `Status` that says why.
+    /// Answers a request. Every request gets a response: if it cannot be reviewed, a `Status` says why.
     pub async fn answer(&self, request: Request<Bytes>) -> Response<Bytes> {
         let (head, body) = request.into_parts();
         self.answer_when_read(&head, move |_| std::future::ready(Ok(body))).await
     }
 
-    /// Answers a request whose body is still to be read, by a function that gets the limit in bytes. The body of a request
-    /// that is refused by its head is not read.
+    /// Answers a request whose body has not been read yet. `read` gets the limit in bytes, and is not called if the
+    /// head of the request is already refused.
     pub(crate) async fn answer_when_read<F>(
         &self,
         head: &Parts,
@@ -177,7 +178,7 @@ impl Webhooks {
             Err(response) => return *response,
         };
         let limit = time_limit(head.uri.query().unwrap_or_default());
-        // The review is made within the future, so that a panic at any point of it is caught.
+        // The review future is created inside this future, so that a panic at any point is caught.
         let review = AssertUnwindSafe(async { self.review(path, &body).await }).catch_unwind();
         match tokio::time::timeout(limit, review).await {
             Ok(Ok(response)) => response,
@@ -272,7 +273,8 @@ fn kind_of(object: &RawValue) -> serde_json::Result<String> {
     Kind::deserialize(&mut serde_json::Deserializer::from_str(object.get())).map(|it| it.kind)
 }
 
-/// Why the body cannot be JSON, by its header. controller-runtime accepts exactly this type; a charset is harmless.
+/// Returns why the `Content-Type` is not accepted, if so. controller-runtime accepts exactly `application/json`; a
+/// charset is harmless.
 fn wrong_media_type(head: &Parts) -> Option<String> {
     let given = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let given = given.unwrap_or_default();
@@ -281,7 +283,8 @@ fn wrong_media_type(head: &Parts) -> Option<String> {
     (!json).then(|| format!("Content-Type is {given:?}, and must be application/json"))
 }
 
-/// How long the caller waits, from the query `timeout=10s` that the API server sends; the longest time if there is none.
+/// Returns how long the caller waits, from the query `timeout=10s` that the API server sends, or else the longest
+/// allowed time.
 fn time_limit(query: &str) -> Duration {
     let given = query.split('&').find_map(|pair| pair.strip_prefix("timeout="));
     let seconds = given.and_then(|text| text.strip_suffix('s')?.parse::<u64>().ok());
@@ -296,7 +299,7 @@ fn bad_request(why: &str) -> Response<Bytes> {
     refused(StatusCode::BAD_REQUEST, "BadRequest", why)
 }
 
-/// A refusal that asks the caller to come again in a second.
+/// Returns a refusal that asks the caller to retry after a second.
 pub(crate) fn busy(code: StatusCode, reason: &str, why: &str) -> Response<Bytes> {
     let mut response = refused(code, reason, why);
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -308,7 +311,7 @@ pub(crate) fn too_large(limit: usize) -> Response<Bytes> {
     refused(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", &why)
 }
 
-/// An answer other than a review: a `Status`, whose message the API server shows to the user.
+/// Returns a response other than a review: a `Status`, whose message the API server shows to the user.
 pub(crate) fn refused(code: StatusCode, reason: &str, message: &str) -> Response<Bytes> {
     let status = json!({
         "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",

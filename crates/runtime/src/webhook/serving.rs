@@ -1,4 +1,4 @@
-//! Where and how the webhooks of a manager are served.
+//! The address, certificates and endpoint of a manager's webhook server.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,17 +15,17 @@ use super::{Certificates, Endpoint, Webhooks};
 use crate::error::BoxError;
 use crate::listen::Listen;
 
-/// The port of webhooks in controller-runtime and kubebuilder.
+/// The default webhook port of controller-runtime and kubebuilder.
 const PORT: u16 = 9443;
 
-/// How often [`WebhookServer::serve`] looks for the first certificate, which takes some requests to make or read.
+/// How often [`WebhookServer::serve`] checks for the first certificate. Making or reading it takes a few requests.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The server of a manager's webhooks: its address, its certificates, and how the API server reaches it.
+/// The server for a manager's webhooks: its address, its certificates, and how the API server reaches it.
 ///
-/// By default it listens on port 9443 of every interface, is reached through the Service `NAME-webhook`, and makes its own
-/// certificates, which all replicas share in the Secret `NAME-webhook-cert`. The configurations of the webhooks have the
-/// name of the operator. [`Manager::manifests`](crate::Manager::manifests) contains all of these objects.
+/// By default it listens on port 9443 of every interface, is reached through the Service `NAME-webhook`, and makes its
+/// own certificates, which all replicas share through the Secret `NAME-webhook-cert`. The configurations of the
+/// webhooks have the operator's name. [`Manager::manifests`](crate::Manager::manifests) contains all of these objects.
 ///
 /// ```no_run
 /// # fn example(manager: evenkeel_runtime::Manager) -> evenkeel_runtime::Manager {
@@ -49,7 +49,7 @@ pub struct WebhookServer {
 }
 
 impl WebhookServer {
-    /// The server of an operator with this name, which runs in this namespace.
+    /// Makes the server of the operator with this name, which runs in this namespace.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -59,38 +59,40 @@ impl WebhookServer {
         }
     }
 
-    /// Sets the address; port 9443 of every interface by default.
+    /// Sets the address. The default is port 9443 of every interface.
     pub fn address(mut self, address: SocketAddr) -> Self {
         self.listen = Listen::Address(address);
         self
     }
 
-    /// Serves on a listener that is bound already: to a port that the system chose, or by the process that started this one.
+    /// Serves on a listener that is already bound, to a port that the system chose, or by the process that started this
+    /// one.
     pub fn listener(mut self, listener: std::net::TcpListener) -> Self {
         self.listen = Listen::On(listener);
         self
     }
 
-    /// Sets the URL, with host and port, by which the API server reaches this process, instead of a Service.
+    /// Sets the URL, with host and port, at which the API server reaches this process, instead of a Service.
     pub fn url(mut self, base: impl Into<String>) -> Self {
         self.endpoint = Endpoint::url(base);
         self
     }
 
-    /// Sets the Service by which the API server reaches the replicas; `NAME-webhook` by default.
+    /// Sets the Service through which the API server reaches the replicas. The default is `NAME-webhook`.
     pub fn service(mut self, namespace: &str, name: &str) -> Self {
         self.endpoint = Endpoint::service(namespace, name);
         self
     }
 
-    /// Reads the certificate from the files `tls.crt` and `tls.key` in this folder, as cert-manager's Secrets are mounted,
-    /// and again when they change. Whoever makes them keeps the `caBundle` of the configurations as well.
+    /// Reads the certificate from the files `tls.crt` and `tls.key` in this folder, in which cert-manager's Secrets can
+    /// be mounted. The files are read again when they change. The component that makes them must also maintain the
+    /// `caBundle` of the configurations.
     pub fn certificates_in_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.certificates = Certificates::in_folder(folder);
         self
     }
 
-    /// Shares the certificates in this Secret; `NAME-webhook-cert` in the operator's namespace by default.
+    /// Shares the certificates through this Secret. The default is `NAME-webhook-cert` in the operator's namespace.
     pub fn certificates_in_secret(mut self, namespace: &str, name: &str) -> Self {
         self.certificates = Certificates::in_secret(namespace, name);
         self
@@ -106,14 +108,14 @@ impl WebhookServer {
         &self.name
     }
 
-    /// Serves webhooks that were [taken](crate::Manager::take_webhooks) out of a manager, and keeps their certificates, until
-    /// `stop` is cancelled. Dropping the future ends both at once, like a process that is killed.
+    /// Serves webhooks that were [taken](crate::Manager::take_webhooks) out of a manager, and maintains their
+    /// certificates, until `stop` is cancelled. Dropping the future ends both at once, like a process that is killed.
     ///
-    /// Connections wait until there is a certificate: who shares the [listener](WebhookServer::listener) with other
-    /// replicas takes none that it could not answer.
+    /// Connections are not accepted before there is a certificate, so that a replica that shares its
+    /// [listener](WebhookServer::listener) with others takes no connection that it could not answer.
     ///
     /// # Errors
-    /// If the address cannot be bound.
+    /// Fails if the address cannot be bound.
     pub async fn serve(
         self,
         webhooks: Webhooks,
@@ -141,7 +143,7 @@ impl WebhookServer {
         self.listen.port()
     }
 
-    /// The folder of the certificates, if somebody else makes them.
+    /// The folder of the certificates, if another component makes them.
     pub(crate) fn certificate_folder(&self) -> Option<&Path> {
         self.certificates.folder()
     }

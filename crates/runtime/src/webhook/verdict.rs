@@ -1,4 +1,4 @@
-//! What a webhook decides: the verdict on a request, and the mutation of its object.
+//! The decision of a webhook: the verdict on a request, and the mutation of its object.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::Object;
 /// | [`Verdict::deny_with`] | the message with a status code and a reason of your choice |
 /// | [`Verdict::invalid`] | status 422 with a cause for each field |
 ///
-/// A function that returns an error or panics gives no verdict: the API server is told status 500, and the webhook's
+/// A function that returns an error or panics gives no verdict: the API server gets status 500, and the webhook's
 /// [failure policy](super::FailurePolicy) decides.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
@@ -48,14 +48,14 @@ impl Verdict {
         Self::deny_with(FORBIDDEN.0, FORBIDDEN.1, message)
     }
 
-    /// Denies the request with a status code and a reason of the `Status`, such as 409 and `Conflict`. Kubernetes answers
-    /// with 400 if the code is no error.
+    /// Denies the request with a status code and a reason for the `Status`, such as 409 and `Conflict`. Kubernetes
+    /// replaces a code that is not an error by 400.
     pub fn deny_with(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self::refused(Refusal::Denied { code, reason: reason.into(), message: message.into() })
     }
 
-    /// Denies the request because of errors in fields: status 422, reason `Invalid`, and a cause for each error. Without
-    /// an error, the request is allowed.
+    /// Denies the request because of errors in fields: status 422, reason `Invalid`, and a cause for each error. Allows
+    /// the request if there are no errors.
     pub fn invalid(errors: FieldErrors) -> Self {
         if errors.is_empty() { Self::allow() } else { Self::refused(Refusal::Invalid(errors)) }
     }
@@ -70,7 +70,7 @@ impl Verdict {
         self
     }
 
-    /// Adds an annotation to the audit event of the request. The API server puts the webhook's name before the key.
+    /// Adds an annotation to the audit event of the request. The API server prefixes the key with the webhook's name.
     pub fn audit_annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.audit_annotations.push((key.into(), value.into()));
         self
@@ -81,7 +81,7 @@ impl Verdict {
         self.refusal.is_none()
     }
 
-    /// The `Status` of a refusal.
+    /// Returns the `Status` of a refusal, or `None` if the request is allowed.
     pub(super) fn status(&self, about: &Admitted) -> Option<Value> {
         match self.refusal.as_ref()? {
             Refusal::Denied { code, reason, message } => Some(json!({
@@ -92,7 +92,7 @@ impl Verdict {
     }
 }
 
-/// The `Status` that Kubernetes' `NewInvalid` makes.
+/// Returns a `Status` like that of Kubernetes' `NewInvalid`.
 fn invalid(errors: &FieldErrors, about: &Admitted) -> Value {
     let gvk = &about.kind;
     let qualified =
@@ -129,7 +129,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a mutating webhook returns if it does more than change the object: a verdict with warnings, or a refusal.
+/// The result of a mutating webhook that does more than change the object: an object with a verdict, or a refusal.
 ///
 /// ```
 /// use evenkeel_runtime::Result;
@@ -155,7 +155,7 @@ impl<K> Mutation<K> {
         Self { object: Some(object), verdict: Verdict::allow() }
     }
 
-    /// Sets the verdict, for example one with warnings. A refusal drops the object.
+    /// Sets the verdict, for instance one with warnings. A refusal discards the object.
     pub fn with(mut self, verdict: Verdict) -> Self {
         self.verdict = verdict;
         self
@@ -169,13 +169,13 @@ impl<K> From<Verdict> for Mutation<K> {
     }
 }
 
-/// What a mutating function may return: the object, or a [`Mutation`].
+/// The result of a mutating function: the object, or a [`Mutation`].
 #[diagnostic::on_unimplemented(
     message = "a mutating webhook of `{K}` cannot return `{Self}`",
     label = "expected the object, `{K}`, or `Mutation<{K}>`"
 )]
 pub trait IntoMutation<K> {
-    /// The mutation.
+    /// Returns the result as a mutation.
     fn into_mutation(self) -> Mutation<K>;
 }
 

@@ -115,8 +115,8 @@ async fn who_makes_a_lease_gives_an_unknown_holder_the_time_to_find_out() {
     assert_eq!(lost.unwrap_err().cause, "another holds it");
 }
 
-/// A holder was frozen when its lease was deleted, and woke up after another candidate had created the lease and led by
-/// it. The fence of the holder was open until the renew deadline, so that both sent.
+/// A holder was frozen while its lease was deleted, and woke up after another candidate had recreated the lease and
+/// become the leader. The fence of the old holder was open until its renew deadline, so both sent requests.
 #[tokio::test(start_paused = true)]
 async fn who_was_frozen_while_the_lease_was_deleted_sends_nothing() {
     let (server, mut holder, fence) = held().await;

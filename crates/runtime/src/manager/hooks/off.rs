@@ -1,4 +1,4 @@
-//! Stands in for webhooks in a build without the feature `webhooks`: there are none.
+//! Replaces the webhooks of a manager in a build without the feature `webhooks`.
 
 use tokio_util::sync::CancellationToken;
 

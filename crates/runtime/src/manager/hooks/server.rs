@@ -1,4 +1,4 @@
-//! Starts the server of a manager's webhooks.
+//! Starts the server for a manager's webhooks.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::manifests::Manifests;
 use crate::tasks::Tasks;
 use crate::webhook::{Server, Stop, WebhookServer, Webhooks};
 
-/// How long a replica behind a Service goes on after it has turned not ready. Endpoints follow within about a second; the
-/// default grace period of a pod leaves 30.
+/// How long a replica behind a Service keeps serving after it has become unready. EndpointSlices follow within about a
+/// second, and the default grace period of a pod is 30 seconds.
 const LINGER: Duration = Duration::from_secs(3);
 
-/// Tells the manifests what they must know of the server.
+/// Adds the port, endpoint and certificates of the server to the manifests.
 pub(super) fn declared(server: &WebhookServer, manifests: Manifests) -> Manifests {
     let manifests = match server.port() {
         Some(port) => manifests.webhook_port(port),
@@ -25,7 +25,7 @@ pub(super) fn declared(server: &WebhookServer, manifests: Manifests) -> Manifest
         None => manifests,
     };
     match server.endpoint().is_service() {
-        // The manifests have a Service of their own.
+        // The manifests contain a Service of their own.
         true => manifests,
         false => manifests.webhook_endpoint(server.endpoint().clone()),
     }
@@ -34,14 +34,14 @@ pub(super) fn declared(server: &WebhookServer, manifests: Manifests) -> Manifest
 impl Manager {
     /// Serves the webhooks of this manager over TLS, on every replica, whether or not it leads.
     ///
-    /// The server is part of `/readyz`: it is ready when it listens and has a valid certificate. When the manager stops, the
-    /// server turns not ready at once, and ends after everything else.
+    /// The server is part of `/readyz`: it is ready when it listens and has a valid certificate. When the manager
+    /// stops, the server becomes unready at once, and stops after everything else.
     pub fn webhook_server(mut self, server: WebhookServer) -> Self {
         self.hooks.server = Some(server);
         self
     }
 
-    /// Starts the server and what keeps its certificates.
+    /// Starts the server, and the task that renews its certificates.
     pub(super) fn start_server(
         &mut self,
         webhooks: Webhooks,

@@ -1,4 +1,4 @@
-//! What manifests know of a conversion.
+//! What the manifests need to know about a conversion.
 
 use kube::core::{ApiResource, CustomResourceExt};
 use serde_json::Value;
@@ -9,9 +9,9 @@ use crate::webhook::Conversion;
 /// A kind whose objects are converted.
 #[derive(Clone, Debug)]
 pub(crate) struct Converted {
-    /// The name of the definition.
+    /// The name of the CustomResourceDefinition.
     pub(super) name: String,
-    /// The definition with all versions.
+    /// The CustomResourceDefinition with all versions.
     pub(super) definition: Value,
     pub(super) resource: ApiResource,
     /// Whether stored objects are rewritten when the storage version changes.
@@ -23,7 +23,7 @@ impl Converted {
     where
         H: Object<DynamicType = ()> + CustomResourceExt,
     {
-        // Versions that cannot be merged are an error of `Conversion::crd`, which whoever declares them sees.
+        // If the versions cannot be merged, `Conversion::crd` returns an error to the caller that declares them.
         let definition = conversion.crd().ok().and_then(|crd| serde_json::to_value(crd).ok());
         Self {
             name: conversion.crd_name().to_owned(),

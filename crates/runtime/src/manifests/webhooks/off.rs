@@ -1,4 +1,4 @@
-//! Stands in for the manifests of webhooks in a build without the feature `webhooks`: there are none.
+//! Replaces the manifests of webhooks in a build without the feature `webhooks`.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Makes the certificates of the webhooks.
+//! Makes the certificates for webhooks.
 
 use jiff::Timestamp;
 
@@ -6,9 +6,9 @@ use super::plan::{EARLY, VALID};
 use super::state::{Key, Pair};
 use crate::tls::{self, Facts, Validity};
 
-/// Makes a certificate for a server with these names, and the CA that signs it. The key of the CA is not kept.
+/// Makes a certificate for a server with these names, and the CA that signs it. The key of the CA is discarded.
 pub(super) fn issue(operator: &str, names: &[String], now: Timestamp) -> Result<Pair, rcgen::Error> {
-    // The time in the name tells the CAs in one bundle apart.
+    // The time makes CA names unique within a bundle.
     let ca_subject = format!("{operator} webhooks CA {}", now.as_second());
     let subject = format!("{operator} webhooks");
     let issued = tls::issue((&subject, &ca_subject), names, Validity::from(now, EARLY, VALID))?;

@@ -1,4 +1,5 @@
-//! Keeps the certificates in the Secret and the bundles in the configurations: reads, asks the plan, writes.
+//! Maintains the certificates in the Secret and the CA bundles in the configurations: reads them, asks the plan, and
+//! writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,22 +22,22 @@ use crate::tls::Shown;
 use crate::wake::{Pause, Wake};
 use crate::webhook::Endpoint;
 
-/// The field manager of the `caBundle`.
+/// The field manager that owns the `caBundle`.
 const FIELD_MANAGER: &str = "evenkeel-webhook-certificates";
 
-/// How often everything is checked though nothing changed: a clock may have been set, or a watch may be broken. A few reads
-/// in ten minutes cost nothing, and are soon enough for certificates of months.
+/// How often everything is checked even though nothing changed, because a clock may have been set, or a watch may be
+/// broken. The few reads every ten minutes are cheap, and often enough for certificates that last months.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
 
 /// The pause after the first failure, which doubles with each further one.
 const RETRY_MIN: Duration = Duration::from_millis(500);
-/// The longest pause after a failure: short for whoever has just granted a missing permission.
+/// The longest pause after a failure, short enough for an administrator who has just granted a missing permission.
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// The longest pause after a conflict with another replica. Half a dozen replicas write at once when they start.
+/// The longest pause after a conflict with another replica. All replicas write at once when they start.
 const CONFLICT_PAUSE_MS: u64 = 200;
 
-/// The adapter between the API server and the plan.
+/// Connects the plan to the API server.
 pub(super) struct Keeper {
     client: Client,
     env: Env,
@@ -46,21 +47,21 @@ pub(super) struct Keeper {
     endpoint: Endpoint,
     names: Vec<String>,
     shown: Shown,
-    /// The last contents of the Secret, to restore it if somebody deletes or empties it.
+    /// The last contents of the Secret, to restore it if it is deleted or emptied.
     seen: State,
 }
 
-/// The result of one look.
+/// The result of one check.
 enum Looked {
-    /// Something was written: look again.
+    /// Something was written; check again.
     Wrote,
-    /// Another replica or a user wrote in between: look again.
+    /// Another replica or a user wrote in between; check again.
     Conflict,
-    /// Nothing to do until this time.
+    /// There is nothing to do until this time.
     Rest(Timestamp),
 }
 
-/// A look failed.
+/// Why a check failed.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error("{action}: {source}")]
@@ -99,7 +100,7 @@ impl Keeper {
                 looked = self.look() => looked,
             };
             let pause = self.pause_after(looked, &mut failures);
-            // A write is followed by the next look; its work is handed over to that.
+            // After a write comes another check, which takes over the pending work.
             let go_on = match pause {
                 Some(pause) => {
                     drop(work);
@@ -139,13 +140,13 @@ impl Keeper {
 
     fn time_until(&self, at: Timestamp) -> Duration {
         let left = at.duration_since(self.env.now());
-        // A moment later: the plan compares with times of whole seconds.
+        // One second later, because the plan compares whole seconds.
         Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1)
     }
 
     /// Reads everything, and takes at most one step.
     async fn look(&mut self) -> Result<Looked, Failed> {
-        // The configurations are read first: see the documentation of `certificates`.
+        // The configurations must be read first; the documentation of `certificates` says why.
         let objects = self.read_trusting().await?;
         let secret = self.secrets().get_opt(&self.secret.1).await;
         let secret = secret.map_err(self.failed("read the Secret"))?;
@@ -195,7 +196,7 @@ impl Keeper {
         secret.metadata.namespace = Some(namespace.to_string());
         let params = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
         let written = match exists {
-            // The resource version that was read makes the update conditional.
+            // The resource version from the read makes the update conditional.
             true => self.secrets().replace(name, &params, &secret).await,
             false => self.secrets().create(&params, &secret).await,
         };
@@ -211,7 +212,7 @@ impl Keeper {
         move |source| Failed::Request { action: action.clone(), source }
     }
 
-    /// The configurations and definitions that exist.
+    /// Returns the configurations and CustomResourceDefinitions that exist.
     async fn read_trusting(&self) -> Result<Vec<(Trusting, Value)>, Failed> {
         let mut objects = Vec::new();
         for one in &self.trusting {
@@ -246,7 +247,7 @@ fn request_failed(action: &str, one: &Trusting, source: kube::Error) -> Failed {
     Failed::Request { action: format!("{action} {} {}", one.resource.kind, one.name), source }
 }
 
-/// Whether somebody else has written, created or deleted the object since it was read.
+/// Whether another client has written, created or deleted the object since it was read.
 fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409 || status.code == 404)
 }

@@ -1,4 +1,4 @@
-//! What to do next with the certificates, by what the Secret holds and the time.
+//! Decides the next step for the certificates, from the contents of the Secret and the time.
 
 use std::collections::BTreeSet;
 
@@ -6,26 +6,26 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::state::State;
 
-/// How long a certificate is valid, in whole days: as long as those of cert-manager by default.
+/// How long a certificate is valid, in whole days: cert-manager's default.
 pub(super) const VALID: SignedDuration = SignedDuration::from_hours(90 * 24);
 
-/// How long before its making a certificate is valid, for API servers whose clocks are behind.
+/// How far before its creation a certificate's validity begins, for API servers whose clocks are behind.
 pub(super) const EARLY: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long before its end a certificate is renewed: a third of its life. A replica that cannot reach the API server has
-/// that long to come back, and whoever watches over the operator has that long to see why a renewal fails.
+/// How long before its expiry a certificate is renewed: a third of its life. That is how much time a replica has to
+/// reach the API server again, and an administrator to find out why renewals fail.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// How long all API servers may take to see a `caBundle` that was written. A watch takes milliseconds; an API server whose
+/// How long all API servers may take to see a changed `caBundle`. A watch takes milliseconds, and an API server whose
 /// watch broke lists again within a minute.
 pub(super) const SETTLE: SignedDuration = SignedDuration::from_mins(10);
 
-/// The next step. Every configuration trusts what the Secret holds by then.
+/// The next step. At that point, every configuration trusts what the Secret contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Make a certificate that is to be the current one.
+    /// Make a certificate that will become the current one.
     Make,
-    /// Note that every configuration trusts the next certificate.
+    /// Record that every configuration trusts the next certificate.
     NotePublished,
     /// Make the next certificate the current one.
     Promote,
@@ -35,16 +35,16 @@ pub(super) enum Step {
     Wait(Timestamp),
 }
 
-/// The next step for a server with these names.
+/// Returns the next step for a server with these names.
 pub(super) fn step(state: &State, names: &[String], now: Timestamp) -> Step {
     let current = state.current.as_ref().filter(|pair| pair.facts.is_valid(now));
     match (&state.next, current) {
         (Some(next), _) if !next.pair.facts.is_valid(now) => Step::Make,
-        // Nobody can serve now. Waiting would only make that longer.
+        // There is no valid certificate to serve with, so waiting would not help.
         (Some(_), None) => Step::Promote,
         (Some(next), Some(_)) => match next.published.map(|at| at.saturating_add(SETTLE).unwrap_or(at)) {
             None => Step::NotePublished,
-            // The clock was set back since: the time of the note says nothing.
+            // The clock was set back after the time was recorded, so that time is meaningless.
             Some(settled) if settled > now.saturating_add(SETTLE).unwrap_or(now) => Step::NotePublished,
             Some(settled) if settled > now => Step::Wait(settled),
             Some(_) => Step::Promote,
@@ -64,9 +64,9 @@ pub(super) fn step(state: &State, names: &[String], now: Timestamp) -> Step {
     }
 }
 
-/// The names of a new certificate: those that are wanted here, and those of a current certificate that lacks some of
-/// them. A replica of another release may want the others; without them, the two would replace each other's certificates
-/// for ever.
+/// Returns the names for a new certificate: the wanted ones, and those of a current certificate that lacks some of
+/// them. A replica of another release may want the latter; without them, the two replicas would replace each other's
+/// certificates forever.
 pub(super) fn names_of_next(state: &State, wanted: &[String]) -> Vec<String> {
     let current = state.current.iter().map(|pair| &pair.facts.names);
     let kept = current.filter(|names| lacks(names, wanted)).flatten();

@@ -1,4 +1,4 @@
-//! What the Secret holds, and how it changes.
+//! The contents of the Secret, and how they change.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,10 +18,10 @@ const NEXT_KEY: &str = "next-tls.key";
 const NEXT_CA: &str = "next-ca.crt";
 const RETIRED_CAS: &str = "retired-ca.crt";
 
-/// The annotation with the time since when every configuration trusts the next certificate.
+/// The annotation with the time since which every configuration trusts the next certificate.
 const PUBLISHED: &str = "webhooks.evenkeel.dev/published";
 
-/// A private key in PEM. It is written to the Secret and given to TLS, and shown nowhere.
+/// A private key in PEM. It is written only to the Secret, and given only to TLS.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key(String);
 
@@ -43,14 +43,15 @@ pub(super) struct Pair {
     pub(super) ca: String,
     pub(super) certificate: String,
     pub(super) key: Key,
-    /// What the certificate says about itself.
+    /// What the certificate states about itself.
     pub(super) facts: Facts,
 }
 
 impl Pair {
     fn read(certificate: Option<&str>, key: Option<&str>, ca: Option<&str>) -> Option<Self> {
         let (certificate, key, ca) = (certificate?, key?, ca?);
-        // A CA that cannot be parsed would make the whole bundle useless, and a key of another certificate the pair.
+        // A CA that cannot be parsed would make the whole bundle invalid, and a key that does not fit would make the
+        // pair useless.
         Facts::of_pem(ca.as_bytes()).ok()?;
         Identity::from_pem(certificate.as_bytes(), key.as_bytes()).ok()?;
         let facts = Facts::of_pem(certificate.as_bytes()).ok()?;
@@ -62,23 +63,23 @@ impl Pair {
     }
 }
 
-/// A certificate that is to be the current one.
+/// A certificate that will become the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Next {
     pub(super) pair: Pair,
-    /// Since when every configuration trusts it.
+    /// The time since which every configuration trusts the certificate.
     pub(super) published: Option<Timestamp>,
 }
 
-/// The CA of a certificate that was the current one before.
+/// The CA of a former current certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Retired {
     pub(super) ca: String,
-    /// The end of the CA and of the certificate that it signed.
+    /// The expiry of the CA and of the certificate that it signed.
     pub(super) until: Timestamp,
 }
 
-/// The contents of the Secret. What cannot be read is left out, as if it had been removed.
+/// The contents of the Secret. Unreadable parts count as missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     /// The certificate that replicas serve with.
@@ -102,7 +103,7 @@ impl State {
         }
     }
 
-    /// Writes the contents into the Secret. Data under other keys stays.
+    /// Writes the contents into the Secret. Data under other keys is kept.
     pub(super) fn write(&self, secret: &mut Secret) {
         let data = secret.data.get_or_insert_default();
         let next = self.next.as_ref().map(|next| &next.pair);
@@ -117,12 +118,12 @@ impl State {
         }
     }
 
-    /// Whether there is nothing to serve with, now or later.
+    /// Whether the Secret has no certificate, neither a current nor a next one.
     pub(super) fn is_blank(&self) -> bool {
         self.current.is_none() && self.next.is_none()
     }
 
-    /// The CAs that the API server must trust, in PEM.
+    /// Returns the CAs that the API server must trust, in PEM.
     pub(super) fn bundle(&self) -> String {
         let current = self.current.iter().map(|pair| pair.ca.as_str());
         let next = self.next.iter().map(|next| next.pair.ca.as_str());
@@ -134,7 +135,7 @@ impl State {
         self
     }
 
-    /// Notes that every configuration trusts the next certificate from now on.
+    /// Records that every configuration trusts the next certificate from now on.
     pub(super) fn published(mut self, now: Timestamp) -> Self {
         if let Some(next) = &mut self.next {
             next.published = Some(now);
@@ -172,7 +173,7 @@ fn set(data: &mut BTreeMap<String, ByteString>, key: &str, value: Option<&str>) 
     }
 }
 
-/// The CAs in a PEM text, each with its end.
+/// Reads the CAs in a PEM text, each with its expiry.
 fn retired(text: &str) -> Vec<Retired> {
     const END: &str = "-----END CERTIFICATE-----";
     let one = |pem: &str| {

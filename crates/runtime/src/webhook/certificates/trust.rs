@@ -1,4 +1,4 @@
-//! The `caBundle` of configurations and definitions.
+//! Maintains the `caBundle` of webhook configurations and CustomResourceDefinitions.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::webhook::{Endpoint, Webhooks};
 
-/// An object that says which CAs the API server trusts for the webhooks.
+/// An object that tells the API server which CAs to trust for the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trusting {
     pub(super) resource: ApiResource,
     pub(super) name: String,
 }
 
-/// The configurations of this name, and the definitions whose objects the webhooks convert.
+/// Returns the configurations with this name, and the CustomResourceDefinitions whose objects the webhooks convert.
 pub(super) fn trusting(webhooks: &Webhooks, name: &str) -> Vec<Trusting> {
     let nowhere = Endpoint::url("");
     let configurations = webhooks.configurations(name, &nowhere);
@@ -29,9 +29,9 @@ pub(super) fn trusting(webhooks: &Webhooks, name: &str) -> Vec<Trusting> {
     all.map(|(gvk, name)| Trusting { resource: ApiResource::from_gvk(&gvk), name }).collect()
 }
 
-/// What to apply to the object so that it trusts the bundle for this endpoint; `None` if it does already. Only entries that
-/// lead to this endpoint are changed. The resource version makes the change conditional: see the documentation of
-/// `certificates`.
+/// Returns the patch that makes the object trust the bundle for this endpoint, or `None` if it already does. Only
+/// entries that lead to this endpoint are changed. The resource version makes the patch conditional; the documentation
+/// of `certificates` says why.
 pub(super) fn change(object: &Value, endpoint: &Endpoint, bundle: &str) -> Option<Value> {
     let encoded = STANDARD.encode(bundle);
     let fields = match object["webhooks"].as_array() {
@@ -46,7 +46,7 @@ pub(super) fn change(object: &Value, endpoint: &Endpoint, bundle: &str) -> Optio
     }))
 }
 
-/// All entries of a configuration that lead to the endpoint, if one of them has another bundle.
+/// Returns all entries of a configuration that lead to the endpoint, if at least one of them has another bundle.
 fn entries(hooks: &[Value], endpoint: &Endpoint, encoded: &str) -> Option<Value> {
     let own = || hooks.iter().filter(|hook| endpoint.is_called_by(&hook["clientConfig"]));
     own().any(|hook| hook["clientConfig"]["caBundle"] != *encoded).then(|| {

@@ -83,7 +83,7 @@ fn site(version: &str, spec: Value) -> Value {
     })
 }
 
-/// Spokes are converted through the hub. Of the metadata, a conversion changes labels and annotations only.
+/// Spokes are converted by way of the hub. A conversion changes only the labels and annotations of the metadata.
 #[test]
 fn every_version_becomes_every_other() {
     let first = site("v1", json!({ "replicas": 3 }));
@@ -112,7 +112,7 @@ fn the_definition_has_all_versions_and_stores_one() {
     assert_eq!(stored(conversion().stored("v1")), ["v1 true", "v2 false", "v3 false"]);
 }
 
-/// A list is converted in one call, and a failure is an answer with the reason.
+/// A list is converted in one call, and a failure is reported with its reason.
 #[tokio::test]
 async fn reviews_are_answered() {
     let webhooks = Webhooks::new(Vec::new(), vec![conversion().erase()], Metrics::new()).unwrap();

@@ -91,13 +91,14 @@ async fn verdicts_reach_the_api_server() {
     let message = "ConfigMap \"m\" is invalid: data.value: Invalid value: \"invalid\": must not be so";
     assert_eq!((&status["code"], &status["message"]), (&json!(422), &json!(message)));
     assert_eq!(status["details"]["causes"][0]["field"], "data.value");
-    // On a deletion, the function gets the object that is deleted.
+    // On a deletion, the function receives the deleted object.
     let review = review("DELETE", Value::Null, map("deny")).to_string();
     let (_, answer) = post(&webhooks().0, VALIDATE, review).await;
     assert_eq!(answer["response"]["status"]["message"], "no Delete of true");
 }
 
-/// An error, a panic and a function that never ends are answers, which the failure policy of the webhook is about.
+/// An error, a panic and a function that never returns all get a response, so that the webhook's failure policy
+/// applies.
 #[tokio::test(start_paused = true)]
 async fn a_function_that_fails_is_a_clear_500() {
     let (code, status) = validated("error").await;
@@ -123,7 +124,7 @@ async fn a_mutation_is_a_patch_of_what_was_received() {
     let patch: Value = serde_json::from_slice(&patch.unwrap()).unwrap();
     assert_eq!(patch, json!([{ "op": "add", "path": "/metadata/labels", "value": { "by": "ada" } }]));
     assert_eq!(answer["response"]["patchType"], "JSONPatch");
-    // What is labelled already needs no patch, and a deletion cannot have one.
+    // An object that already has the label needs no patch, and a deletion cannot have one.
     let mut labelled = map("x");
     labelled["metadata"]["labels"] = json!({ "by": "ada" });
     for (operation, object, old) in [("CREATE", labelled, Value::Null), ("DELETE", Value::Null, map("x"))] {

@@ -40,7 +40,7 @@ fn a_renewal_waits_until_all_api_servers_trust_the_new_one() {
     assert_eq!(step(&state, &names(), at(60)), Step::Wait(at(60) + SETTLE));
     assert_eq!(step(&state, &names(), at(59)), Step::NotePublished, "the clock was set back");
     assert_eq!(step(&state, &names(), at(60) + SETTLE), Step::Promote);
-    // The old CA is trusted as long as its certificate is valid, and no longer.
+    // The old CA is trusted exactly as long as its certificate is valid.
     let old = state.current.clone().unwrap();
     let state = state.promoted(at(60) + SETTLE);
     assert_eq!(state.retired[0].ca, old.ca);
@@ -60,7 +60,7 @@ fn who_comes_back_after_the_end_begins_anew() {
     assert_eq!(step(&half, &names(), at(200)), Step::Make, "neither is valid");
 }
 
-/// Two releases want different names: the certificate gets both, instead of being replaced in turn for ever.
+/// Two releases want different names. The certificate gets both, instead of being replaced in turn forever.
 #[test]
 fn names_of_other_releases_are_kept() {
     let state = serving(0);
@@ -74,7 +74,7 @@ fn names_of_other_releases_are_kept() {
     }
 }
 
-/// What is written to a Secret is read from it, and nothing shows a key.
+/// What is written to a Secret is read back from it, and no output shows a key.
 #[test]
 fn the_secret_holds_the_state() {
     let state = serving(0).with_next(pair(60)).promoted(at(60)).with_next(pair(70)).published(at(70));
@@ -83,7 +83,7 @@ fn the_secret_holds_the_state() {
     assert_eq!(State::read(&secret), state);
     let shown = format!("{state:?}");
     assert!(shown.contains("CERTIFICATE") && !shown.contains("PRIVATE KEY"), "{shown}");
-    // A pair that somebody damaged is none.
+    // A damaged pair counts as missing.
     let data = secret.data.as_mut().unwrap();
     data.insert("tls.key".into(), data["next-tls.key"].clone());
     let damaged = State::read(&secret);

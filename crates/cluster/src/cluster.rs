@@ -60,25 +60,27 @@ pub(crate) struct ClusterInner {
     pub(crate) authority: OnceLock<Authority>,
     /// The running operators by name. Removing one stops it.
     pub(crate) operators: Mutex<BTreeMap<String, Operator>>,
-    /// Tells the built-in controllers which resources are used.
+    /// Reports to the built-in controllers which resources are used.
     pub(crate) follower: OnceLock<Follower>,
-    /// What the containers of some pods are told to do. A remote cluster has nodes of its own, which do not read it.
+    /// Rules for the containers of some pods. The nodes of a remote cluster do not read them.
     pub(crate) rules: Rules,
-    /// What the containers on the nodes print.
+    /// The output of the containers on the simulated nodes.
     pub(crate) logs: Logs,
-    /// The operators that run as two replicas when they are started, and what is added to their managers.
+    /// The operators that will run as two replicas when they are started next, and a function that adapts their
+    /// managers.
     pub(crate) replicated: Mutex<BTreeMap<String, Adapt>>,
-    /// The states of what is outside of the cluster, by name.
+    /// The states of the services outside the cluster, by name.
     pub(crate) outside: Mutex<BTreeMap<String, OutsideState>>,
 }
 
-/// How much later than the first replica of an operator the second one starts: sooner than anybody leads by a new lease.
+/// How long after the first replica of an operator the second one starts: earlier than any replica could lead by a new
+/// lease.
 const SECOND_REPLICA: Duration = Duration::from_secs(1);
 
-/// Adds something to the manager of a replica.
+/// Adapts the manager of a replica.
 pub(crate) type Adapt = Arc<dyn Fn(Manager) -> Manager + Send + Sync>;
 
-/// Shows the state of something outside of the cluster.
+/// Returns the state of a service outside the cluster.
 pub(crate) type OutsideState = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
 
 /// Follows the use of resources until it is dropped.
@@ -215,21 +217,22 @@ impl Cluster {
         self.run_manager(&name, move |manager| manager.controller(first.take().unwrap_or_else(&factory)));
     }
 
-    /// Runs an operator of several controllers: the factory adds them to a manager.
+    /// Runs an operator with several controllers, which the factory adds to a manager.
     ///
-    /// The operator's webhooks are served in this process, as long as it runs: no port, no TLS, in virtual time. While it
-    /// is crashed or stopped, they are down. Their configurations and the conversions of its definitions are created as
-    /// by the operator's manifests, before the next request of the test is sent. If an operator of this name is started
-    /// again with other webhooks, they are replaced. Operators with the same webhooks are replicas, and take turns.
+    /// The operator's webhooks are served in this process as long as the operator runs: without a port or TLS, and in
+    /// virtual time. While the operator is crashed or stopped, they are down. Their configurations, and the conversions
+    /// of its CRDs, are created as the operator's manifests would, before the next request of the test is sent. If an
+    /// operator with this name is started again with other webhooks, they replace the old ones. Operators with equal
+    /// webhooks are replicas, and take turns.
     ///
     /// The URL of a webhook begins with `https://NAME.webhooks.test/`. An operator that runs as the ServiceAccount of
-    /// its manifests has the Service `https://NAME-webhook.NAMESPACE.svc:443/` instead, and does not review objects in that
-    /// namespace. [`Cluster::fail_webhook`] takes any part of it.
+    /// its manifests has the Service `https://NAME-webhook.NAMESPACE.svc:443/` instead, and does not review objects in
+    /// that namespace. [`Cluster::fail_webhook`] accepts any part of the URL.
     ///
-    /// On a remote cluster and in real time (`Builder::real_time`), the webhooks are served over TLS on a port of
-    /// this machine, which the API server must be able to reach, with certificates that the operator makes as on any
-    /// cluster. They are registered by URL, and review objects in the namespace of this handle only. The faults of
-    /// `fail_webhook` concern the API server of this process only.
+    /// On a remote cluster and in real time (`Builder::real_time`), the webhooks are served over TLS on a port of this
+    /// machine, which the API server must be able to reach, with certificates that the operator makes itself. They are
+    /// registered by URL, and review only objects in the namespace of this handle. Faults of `fail_webhook` affect only
+    /// the API server in this process.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -274,7 +277,7 @@ impl Cluster {
         }
     }
 
-    /// Lets a second replica start when the first one has written its lease, so that the first one leads.
+    /// Starts a second replica once the first one has written its lease, so that the first one leads.
     fn start_later(&self, replica: String) {
         let (cluster, env) = (Arc::downgrade(&self.inner), self.env().clone());
         tokio::spawn(async move {
@@ -295,15 +298,15 @@ impl Cluster {
         operators.remove(&second_replica(name));
     }
 
-    /// Stops all operators, and removes from a remote cluster what their webhooks have left there.
+    /// Stops all operators, and removes from a remote cluster what their webhooks have created there.
     pub(crate) async fn clean_up(&self) {
         let (registrations, client) = (&self.inner.wire.registrations, installer(&self.inner.wire));
         if let Err(error) = registrations.withdraw_all(&client).await {
-            println!("remote: the webhooks cannot be withdrawn: {error}");
+            println!("remote: cannot remove the configurations of the webhooks: {error}");
         }
         self.stop_all();
         if let Err(error) = registrations.delete_secrets(&client).await {
-            println!("remote: the certificates of the webhooks cannot be deleted: {error}");
+            println!("remote: cannot delete the certificates of the webhooks: {error}");
         }
     }
 
@@ -313,7 +316,7 @@ impl Cluster {
     }
 }
 
-/// The name of the second replica of an operator.
+/// Returns the name of the second replica of an operator.
 pub(crate) fn second_replica(name: &str) -> String {
     format!("{name}/2")
 }

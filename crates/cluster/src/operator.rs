@@ -45,16 +45,16 @@ pub(crate) struct Operator {
 struct Shared {
     /// The current simulated process of the operator; replaced by the supervisor after each crash.
     process: Mutex<Arc<OperatorProcess>>,
-    /// Keeps the operator's webhooks reachable. Emptied when the operator crashes or is stopped.
+    /// Keeps the operator's webhooks reachable. Emptied when the operator crashes or stops.
     webhooks: Mutex<Option<ServedWebhook>>,
     crashes: AtomicUsize,
-    /// The flight recorders of the last processes of the operator, the current one last.
+    /// The flight recorders of the operator's most recent processes, the current one last.
     flights: Mutex<VecDeque<Flight>>,
-    /// Closed while the operator is kept from starting again.
+    /// Closed while the operator must not start again.
     gate: Gate,
 }
 
-/// How many flight recorders of crashed processes are kept besides the current one.
+/// How many flight recorders of crashed processes are kept in addition to the current one.
 const CRASHED_FLIGHTS_KEPT: usize = 3;
 
 impl Shared {
@@ -77,19 +77,19 @@ struct Supervisor {
     factory: Factory,
 }
 
-/// How long after an error an operator starts again, if a director plays with the cluster: kubelet's first backoff.
+/// How long after an error an operator starts again while a director is set: kubelet's first back-off.
 const RESTART_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// An operator that is ready to run.
 struct Prepared {
     process: Arc<OperatorProcess>,
     manager: Result<Manager, BoxError>,
-    /// What the API server is still to be told about the operator's webhooks.
+    /// The pending registration of the operator's webhooks with the API server.
     registration: Option<Registration>,
 }
 
 impl Supervisor {
-    /// Makes the operator's manager, and serves its webhooks. The requests of the test wait from here on until the
+    /// Makes the operator's manager, and serves its webhooks. From here on, requests of the test wait until the
     /// webhooks are registered.
     fn prepare(&mut self) -> Prepared {
         let process = self.shared.process.lock().clone();
@@ -99,7 +99,7 @@ impl Supervisor {
             manager = manager.namespaces([self.run_as.namespace.to_string()]);
         }
         if &*self.name == CONTROLLERS {
-            // Pods start, jobs retry and rollouts go on by later looks.
+            // Built-in controllers continue unfinished work by later looks: pods start, jobs retry, rollouts proceed.
             manager = manager.later_looks_are_work();
         }
         let manager = self.observed(manager);
@@ -111,7 +111,7 @@ impl Supervisor {
         }
     }
 
-    /// Serves the webhooks of a manager: in this process, without a port, in virtual time; or over TLS.
+    /// Serves the webhooks of a manager, either in this process without a port and in virtual time, or over TLS.
     fn serve_webhooks(
         &self,
         mut manager: Manager,
@@ -246,7 +246,7 @@ impl Operator {
         self.shared.process.lock().plan(point);
     }
 
-    /// Keeps the operator from starting again after its next crash, until [`Operator::let_start`].
+    /// Prevents the operator from starting again after its next crash, until [`Operator::let_start`].
     pub(crate) fn hold_back(&self) {
         self.shared.gate.close();
     }
@@ -256,7 +256,7 @@ impl Operator {
         self.shared.gate.open();
     }
 
-    /// The flight recorders of the last processes of the operator, the current one last.
+    /// The flight recorders of the operator's most recent processes, the current one last.
     pub(crate) fn flights(&self) -> Vec<Flight> {
         self.shared.flights.lock().iter().cloned().collect()
     }
@@ -269,7 +269,7 @@ impl Operator {
 
 impl Drop for Operator {
     fn drop(&mut self) {
-        // The task ends later, and with it what it holds.
+        // The task ends later, and drops what it holds only then.
         drop(self.shared.webhooks.lock().take());
         self.task.abort();
     }

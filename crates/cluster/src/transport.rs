@@ -58,7 +58,8 @@ const MOST_YIELDS: u64 = 4;
 /// everything that waits for no timer, because time does not pass until all of that is done.
 const CRASH_DELAY: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// The name of the client that registers the webhooks of operators: what applies manifests on a real cluster.
+/// The client name for registering the webhooks of operators, which stands for the tool that applies manifests on a
+/// real cluster.
 const INSTALLER: &str = "kubectl";
 
 /// What the clients of one cluster share.
@@ -73,7 +74,7 @@ pub(crate) struct Wire {
     pub(crate) direction: Direction,
     /// Carries the API server's calls to webhooks.
     pub(crate) webhooks: Arc<WebhookTransport>,
-    /// What the API server is told about the webhooks of operators.
+    /// Registers the webhooks of operators with the API server.
     pub(crate) registrations: Arc<Registrations>,
     pub(crate) requests: Station,
     /// Whether requests are recorded for `writes()` and the timeline.
@@ -90,7 +91,7 @@ pub(crate) struct Transport {
     pub(crate) user: Option<User>,
     /// The simulated process of an operator, which can be crashed. `None` for other clients.
     pub(crate) process: Option<Arc<OperatorProcess>>,
-    /// Whether this client registers the webhooks of operators. Its requests do not wait for registrations.
+    /// Whether this client registers the webhooks of operators. Its own requests do not wait for registrations.
     pub(crate) installs: bool,
 }
 
@@ -171,7 +172,7 @@ impl Transport {
         Ok(self.holdable(answer, path, if listed { Beginning::Listed } else { Beginning::Resumed }))
     }
 
-    /// What the director lets happen to a request.
+    /// Asks the director what happens to a request.
     fn verdict(&self, request: &Request<Full<Bytes>>, path: &str) -> Verdict {
         let content_type = request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
         let Some(director) = self.wire.direction.director() else { return Verdict::Serve };
@@ -184,8 +185,8 @@ impl Transport {
         })
     }
 
-    /// Adds the director's verdict to what the crash points have decided. If the operator crashes before the request is
-    /// sent, this never returns.
+    /// Combines the director's verdict with what the crash points decided. If the operator crashes before the request
+    /// is sent, this never returns.
     async fn sentence(&self, fate: Fate, verdict: Verdict) -> Fate {
         let (Some(process), Verdict::Crash(moment)) = (&self.process, verdict) else { return fate };
         match moment {
@@ -264,8 +265,8 @@ impl Transport {
             note(Outcome::Answered { status, wrote: None, fault: Some("injected".into()) });
             return Ok(answer.map(boxed));
         }
-        // An apply that changes nothing is how an operator asks whether something is to be changed. Any other write that
-        // changes nothing is one that it should not have sent.
+        // An operator may apply unchanged objects, to ask whether something must change. But it should not have sent
+        // any other write that changes nothing.
         let content_type = request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
         let rewrites = is_write(request.method()) && !is_apply(content_type);
         let answer = self.wire.backend.serve(request).await?;
@@ -290,7 +291,7 @@ impl Transport {
         Ok(Response::from_parts(parts, boxed(Full::new(body))))
     }
 
-    /// Registers a watch, so that a test can cut it and hold it.
+    /// Registers a watch, so that a test can cut or hold it.
     fn holdable(
         &self,
         answer: Response<ResponseBody>,
@@ -322,12 +323,12 @@ impl Wire {
         }
     }
 
-    /// Lets the API server in this process call the webhooks of operators over TLS.
+    /// Makes the API server in this process call the webhooks of operators over TLS.
     pub(crate) fn with_webhooks_over_tls(self) -> Self {
         Self { registrations: Arc::new(Registrations::new(Reach::OverTls)), ..self }
     }
 
-    /// Crashes a process at its next request, or when there is nothing left to do.
+    /// Crashes a process at its next request, or when nothing else is left to do.
     pub(crate) fn crash_soon(&self, process: &Arc<OperatorProcess>) {
         process.die_soon();
         let (process, env) = (process.clone(), self.env.clone());
@@ -340,7 +341,7 @@ impl Wire {
         });
     }
 
-    /// Waits until everything that goes on has happened. Virtual time passes only then.
+    /// Waits until everything in progress has happened. Virtual time passes only after that.
     pub(crate) async fn let_all_else_happen(&self) {
         let at = tokio::time::Instant::now() + Verdict::LATE;
         let deadline = self.env.ledger().deadline("a late request");
@@ -358,7 +359,7 @@ impl Wire {
     }
 }
 
-/// A client that registers the webhooks of operators, as the administrator.
+/// Returns a client that registers the webhooks of operators, as the administrator.
 pub(crate) fn installer(wire: &Arc<Wire>) -> kube::Client {
     let transport = Transport {
         wire: wire.clone(),
@@ -375,8 +376,8 @@ fn user_agent(by: &str) -> header::HeaderValue {
         .unwrap_or(header::HeaderValue::from_static("evenkeel"))
 }
 
-/// Whether the body of a response with status 403 says that the user lacks a permission. Quotas, namespaces that are
-/// being deleted and admission refuse with the same status.
+/// Whether the body of a response with status 403 says that the user lacks a permission. Quotas, terminating namespaces
+/// and admission respond with status 403 too.
 fn is_refused_by_rbac(body: &[u8]) -> bool {
     let status: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     status["message"].as_str().is_some_and(|it| it.contains("forbidden: User ") && it.contains(" cannot "))

@@ -25,8 +25,8 @@ use crate::tls;
 pub(crate) const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// The User-Agent of the API server's calls.
 pub(crate) const USER_AGENT: &str = "kube-apiserver-admission";
-/// How long virtual time stands still for a call: the longest timeout that a webhook can have. After that it goes on,
-/// and the timeout of the call is over at once.
+/// The longest time for which virtual time stands still during a call: the longest timeout that a webhook can have.
+/// After that, virtual time goes on, and the call times out at once.
 const REAL_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Calls webhooks. Each call makes a connection: calls are few, and no connection stays open after a test.
@@ -87,14 +87,14 @@ impl Webhooks {
     }
 }
 
-/// The Content-Type of a response; empty if it has none.
+/// Returns the Content-Type of a response, or an empty string if it has none.
 pub(crate) fn content_type(headers: &http::HeaderMap) -> String {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     given.unwrap_or_default().to_owned()
 }
 
-/// Keeps virtual time from passing. Tokio lets paused time jump to the next timer whenever all tasks wait, but not
-/// while a blocking task runs.
+/// Keeps virtual time from passing. Tokio lets paused time jump to the next timer when all tasks wait, but not while a
+/// blocking task runs.
 struct StoppedClock {
     _end: mpsc::Sender<()>,
 }

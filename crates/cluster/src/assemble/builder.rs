@@ -25,7 +25,7 @@ pub struct Builder {
     pub(crate) lazy_controllers: bool,
     pub(crate) records: bool,
     pub(crate) real_time: bool,
-    /// Whether the API server calls the webhooks of operators over TLS, as one outside of this process does.
+    /// Whether the API server calls the webhooks of operators over TLS, like an API server in another process.
     pub(crate) webhooks_over_tls: bool,
     pub(crate) settle_limit: Duration,
     pub(crate) data_dir: Option<PathBuf>,
@@ -94,8 +94,8 @@ impl Builder {
         self
     }
 
-    /// Whether a built-in controller starts only when a resource that concerns it is first used: yes unless set. This
-    /// changes what a cluster costs and which requests the controllers make, not what they do.
+    /// Sets whether a built-in controller starts only when a resource that concerns it is first used. It does by
+    /// default. This changes what a cluster costs and which requests the controllers make, not what they do.
     #[must_use]
     pub fn lazy_controllers(mut self, on: bool) -> Self {
         self.lazy_controllers = on;
@@ -109,10 +109,10 @@ impl Builder {
         self
     }
 
-    /// Whether `testing::run` runs the test in real time on a multi-threaded runtime, instead of in paused time on a
-    /// single thread. The cluster then has the system's clock and no seed, and the API server calls the webhooks of
-    /// operators over TLS, with the operators' own certificates. [`Builder::start`] ignores it: there the caller has chosen
-    /// the runtime already.
+    /// Sets whether `testing::run` runs the test in real time on a multi-threaded runtime, instead of in paused time on
+    /// a single thread. The cluster then has the system's clock and no seed, and the API server calls the webhooks of
+    /// operators over TLS, with the operators' own certificates. [`Builder::start`] ignores it, because its caller has
+    /// already chosen the runtime.
     #[must_use]
     pub fn real_time(mut self, on: bool) -> Self {
         self.real_time = on;

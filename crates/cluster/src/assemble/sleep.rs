@@ -1,8 +1,9 @@
-//! Lets the built-in controllers sleep until one of their resources is used, and makes what they create in every cluster.
+//! Lets the built-in controllers sleep until one of their resources is used, and creates the objects that they would
+//! create in every cluster.
 //!
-//! The objects of a new cluster, with those of its controllers, are the same every time. Clusters in virtual time begin
-//! with a state that is made once for the process; other new clusters create the controllers' objects before they start.
-//! From then on, the changes of the store tell which resources are used: see
+//! A new cluster always has the same objects, including those of its controllers. Clusters in virtual time begin with a
+//! state that is made once for the process; other new clusters create the controllers' objects before they start. From
+//! then on, the changes in the store show which resources are used; see
 //! [`ResourceUse`](evenkeel_runtime::resource_use::ResourceUse).
 
 use std::collections::BTreeMap;
@@ -20,16 +21,17 @@ use crate::cluster::Follower;
 use crate::operator::CONTROLLERS;
 use crate::transport::{Backend, DEFAULT_NAMESPACE, Transport, WebhookTransport, Wire};
 
-/// The seed of the UIDs of the prepared objects, so that they are the same in every process.
+/// The seed for the UIDs of the prepared objects, so that they are equal in every process.
 const PREPARED_SEED: u64 = 0x6e6f_6465;
 
-/// How many prepared states are kept: one for each number of nodes that the tests of a process use, of about a megabyte.
+/// How many prepared states are kept, of about a megabyte each: one for each number of nodes that the tests of a
+/// process use.
 const PREPARED_MAX: usize = 8;
 
-/// States of new clusters in virtual time whose controllers have nothing to do, by the number of nodes.
+/// States of new clusters in virtual time whose controllers have nothing left to do, by the number of nodes.
 static PREPARED: Mutex<BTreeMap<usize, Store<Header>>> = Mutex::new(BTreeMap::new());
 
-/// Returns a store with the state of a new cluster in virtual time whose controllers have nothing to do.
+/// Returns a store with the state of a new cluster in virtual time whose controllers have nothing left to do.
 ///
 /// # Errors
 /// Fails if the API server refuses one of the objects.
@@ -42,8 +44,8 @@ pub(super) fn prepared(
     if let Some(store) = PREPARED.lock().get(&count) {
         return Ok(store.fork(env.clone(), limits));
     }
-    // The state must depend on nothing but the options, and the run of the first cluster of a process must not depend on
-    // the making of the state. So it is made in a runtime of its own.
+    // The state must depend only on the options, and the run of the first cluster in a process must not depend on the
+    // making of the state. So the state is made in a runtime of its own.
     let make = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.map_err(PrepareError::Runtime)?.block_on(make(options))
@@ -76,7 +78,7 @@ async fn make(options: &ControllerOptions) -> Result<Store<Header>, PrepareError
     Ok(store)
 }
 
-/// Creates what the controllers create in every new cluster.
+/// Creates the objects that the controllers create in every new cluster.
 ///
 /// # Errors
 /// Fails if the API server refuses one of the objects.
@@ -92,8 +94,8 @@ pub(super) async fn complete(
     initial_objects(&Client::new(transport, DEFAULT_NAMESPACE), env, options).await
 }
 
-/// Follows the use of the resources in a store. The objects in it at this time are initial ones, which need nobody's
-/// attention, if the controllers have nothing to do for them.
+/// Follows the use of the resources in a store. If `at_rest`, the controllers have nothing left to do for the objects
+/// that are in the store now, and these count as initial objects that need no attention.
 pub(super) fn follow(store: &Store<Header>, at_rest: bool) -> (ResourceUse, Option<Follower>) {
     let uses = ResourceUse::default();
     let revision = store.revision();
@@ -106,8 +108,8 @@ pub(super) fn follow(store: &Store<Header>, at_rest: bool) -> (ResourceUse, Opti
     (uses, task.map(Follower))
 }
 
-/// Notes the resources of initial objects. The use of an owner's resource is one of its dependents' resources, which the
-/// garbage collector must follow then.
+/// Records the resources of initial objects. If the resource of an owner is used, the resources of its dependents count
+/// as used too, because the garbage collector must follow them from then on.
 fn note_initial(uses: &ResourceUse, all: &[Arc<Entry<Header>>]) {
     let mut by_uid: HashMap<&str, (&str, &str)> = HashMap::default();
     for entry in all {
@@ -124,7 +126,8 @@ fn note_initial(uses: &ResourceUse, all: &[Arc<Entry<Header>>]) {
 }
 
 async fn tell(uses: ResourceUse, mut watch: Watch<Header>) {
-    // The watch holds work until the next change is asked for: by then, those whom a change wakes hold their own.
+    // The watch holds the work of a change until the next change is requested. By then, the parts that the change wakes
+    // hold work of their own.
     while let Ok(change) = watch.next().await {
         let entry = change.after.as_ref().or(change.before.as_ref());
         entry.into_iter().for_each(|entry| note_use(&uses, &entry.key, change.revision));
@@ -140,7 +143,7 @@ fn note_use(uses: &ResourceUse, key: &str, revision: u64) {
     }
 }
 
-/// The group and the plural of the resource that a key of the store belongs to.
+/// Returns the group and the plural of the resource that a key of the store belongs to.
 fn resource_of(key: &str) -> Option<(&str, &str)> {
     let mut parts = key.strip_prefix("/registry/")?.splitn(3, '/');
     let (group, plural) = (parts.next()?, parts.next()?);
@@ -158,8 +161,8 @@ mod tests {
         assert_eq!(resource_of("/other/apps/deployments/default/a"), None);
     }
 
-    /// A resource whose objects have keys of another one would sleep for ever. Events are served in two groups and stored
-    /// in one of them; no controller watches them.
+    /// A resource whose objects were stored under the keys of another one would sleep forever. Events are served in two
+    /// groups and stored in one of them, but no controller watches them.
     #[tokio::test]
     async fn every_resource_but_events_has_keys_of_its_own() {
         let env = Env::seeded(1);

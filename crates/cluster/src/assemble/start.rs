@@ -134,7 +134,7 @@ impl Builder {
         Ok((store, Beginning::Kept))
     }
 
-    /// Whether a cluster with these options begins with a state that is made once for the process.
+    /// Whether a cluster with these options can begin with the state that is made once for the process.
     fn can_be_prepared(&self, env: &Env) -> bool {
         let in_virtual_time = env.seed().is_some() && env.now() == evenkeel_env::EPOCH;
         in_virtual_time && self.controllers && self.lazy_controllers && !self.root_ca
@@ -179,12 +179,12 @@ impl Builder {
     }
 }
 
-/// What a cluster begins with.
+/// The state that a cluster begins with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beginning {
     /// The objects of a new cluster, without those of its controllers.
     New,
-    /// The objects of a new cluster whose controllers have nothing to do.
+    /// The objects of a new cluster whose controllers have nothing left to do.
     AtRest,
     /// The state of an earlier cluster.
     Kept,

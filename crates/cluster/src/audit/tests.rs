@@ -89,7 +89,7 @@ async fn an_output_that_stands_still_does_not_hold_up_the_end() {
 async fn lines_that_still_wait_at_the_end_are_counted_as_lost() {
     let Log { log, lets, .. } = log();
     drop(log.record(b"a\n".to_vec()));
-    // The writer takes the first line and stands still with it.
+    // The writer takes the first line and blocks on it.
     while !log.shared.queue.lock().lines.is_empty() {
         std::thread::yield_now();
     }

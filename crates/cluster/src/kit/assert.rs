@@ -129,7 +129,7 @@ impl Cluster {
     }
 
     /// Asserts that no client has changed an object since the last [`Cluster::mark`], for example in a second
-    /// reconcile. The renewal of leases, by which nodes and leaders say that they live, does not count.
+    /// reconcile. Renewals of leases, by which nodes and leaders report that they are alive, do not count.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -148,8 +148,8 @@ impl Cluster {
         demand_none(self.writes().iter().filter(|write| !is_renewal(write)));
     }
 
-    /// Asserts that one client has changed no object since the last [`Cluster::mark`]; `by` is the name that an operator
-    /// runs under. The renewal of its lease does not count.
+    /// Asserts that one client has changed no object since the last [`Cluster::mark`]. `by` is the client's name, such
+    /// as the name of an operator. Renewals of its lease do not count.
     ///
     /// ```
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {
@@ -167,7 +167,7 @@ impl Cluster {
     }
 }
 
-/// Whether a write renews a lease. Creating and deleting one are not upkeep.
+/// Whether a write renews a lease. Creating and deleting a lease do not count as renewals.
 fn is_renewal(write: &Write) -> bool {
     let lease = write.path.starts_with("/apis/coordination.k8s.io/") && write.path.contains("/leases/");
     lease && write.method != http::Method::DELETE

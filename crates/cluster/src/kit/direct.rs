@@ -1,4 +1,4 @@
-//! What exploration needs: a director, operators that are away, held watches, and every change of the store.
+//! What exploration needs from a cluster: a director, stopped operators, held watches, and all changes of the store.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::operator::{CONTROLLERS, Operator};
 use crate::transport::{Director, Matcher, Moment};
 
-/// An object as it is stored.
+/// An object as stored.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredObject {
@@ -18,7 +18,7 @@ pub struct StoredObject {
     pub key: Arc<str>,
     /// The uid.
     pub uid: String,
-    /// The revision that wrote it.
+    /// The revision at which the object was last written.
     pub revision: u64,
     /// The object as JSON, without its resource version.
     pub json: Bytes,
@@ -32,7 +32,7 @@ pub struct StoredChange {
     pub revision: u64,
     /// The object before, if there was one.
     pub before: Option<StoredObject>,
-    /// The object after; `None` if it was removed.
+    /// The object after the change, or `None` if it was removed.
     pub after: Option<StoredObject>,
 }
 
@@ -44,30 +44,31 @@ impl StoredChange {
 }
 
 impl Cluster {
-    /// Sets the director of this cluster, which decides what happens to each request, or removes it. While there is one, an
-    /// operator whose manager ends with an error starts again after ten seconds, as a pod of a Deployment does.
+    /// Sets the director of this cluster, which decides what happens to each request, or removes it. While a director
+    /// is set, an operator whose manager ends with an error starts again after ten seconds, like a pod of a Deployment.
     pub fn direct(&self, director: Option<Arc<dyn Director>>) {
         self.inner.wire.direction.set(director);
     }
 
-    /// The names of the operators that run, without the built-in controllers.
+    /// The names of the running operators, without the built-in controllers.
     pub fn operators(&self) -> Vec<String> {
         let operators = self.inner.operators.lock();
         operators.keys().filter(|name| *name != CONTROLLERS).cloned().collect()
     }
 
-    /// Whether an operator of this name runs. The built-in controllers are `kube-controller-manager`.
+    /// Whether an operator with this name runs. The built-in controllers are named `kube-controller-manager`.
     pub fn is_running(&self, name: &str) -> bool {
         self.inner.operators.lock().contains_key(name)
     }
 
-    /// Runs the operator of this name as two replicas when it is started next. The second one is named `NAME/2`. `adapt`
-    /// is called for the manager of each replica, and adds a leader election if the operator has none of its own.
+    /// Runs the operator with this name as two replicas when it is started next. The second one is named `NAME/2`.
+    /// `adapt` is called for the manager of each replica, and must add a leader election if the operator has none of
+    /// its own.
     pub fn replicate(&self, name: &str, adapt: impl Fn(Manager) -> Manager + Send + Sync + 'static) {
         self.inner.replicated.lock().insert(name.to_owned(), Arc::new(adapt));
     }
 
-    /// Crashes an operator and keeps it away until [`Cluster::resume`].
+    /// Crashes an operator and keeps it stopped until [`Cluster::resume`].
     ///
     /// # Panics
     /// Panics if no operator of this name runs.
@@ -77,7 +78,7 @@ impl Cluster {
         self.restart(name);
     }
 
-    /// Keeps an operator away after its next crash, until [`Cluster::resume`].
+    /// Keeps an operator stopped after its next crash, until [`Cluster::resume`].
     ///
     /// # Panics
     /// Panics if no operator of this name runs.
@@ -86,7 +87,7 @@ impl Cluster {
         self.with_operator(name, Operator::hold_back);
     }
 
-    /// Lets an operator start that was kept away.
+    /// Starts an operator that was kept stopped.
     ///
     /// # Panics
     /// Panics if no operator of this name runs.
@@ -96,9 +97,9 @@ impl Cluster {
         self.with_operator(name, Operator::let_start);
     }
 
-    /// Holds the open watches that match: their events arrive only after [`Cluster::release_watches`], as from an API
-    /// server that lags behind. Watches that are resumed are held, too; watches that begin with a new list are not.
-    /// Returns how many open watches are held.
+    /// Holds the events of the open watches that match until [`Cluster::release_watches`], as if the API server lagged
+    /// behind. Watches that are resumed are held too; watches that begin with a new list are not. Returns how many open
+    /// watches are held.
     pub fn hold_watches(&self, matcher: Matcher) -> usize {
         let text = format!("holds watches: {matcher}");
         let held = self.inner.wire.held.hold(matcher);
@@ -106,28 +107,28 @@ impl Cluster {
         held
     }
 
-    /// Lets all held watches go on.
+    /// Delivers the events of all held watches.
     pub fn release_watches(&self) {
         self.inner.wire.held.release(&self.inner.station);
     }
 
-    /// Records that something disturbed the cluster, for the timeline.
+    /// Records in the timeline that the cluster was disturbed on purpose.
     pub fn note_disturbance(&self, what: impl Into<String>) {
         self.inner.wire.recorder.disturbed(what);
     }
 
-    /// Every request, reconcile and disturbance since the timeline began.
+    /// Returns every request, reconcile and disturbance since the timeline began.
     pub fn moments(&self) -> Vec<Moment> {
         self.inner.wire.recorder.moments()
     }
 
-    /// The newest revision of the store; zero on a remote cluster.
+    /// The newest revision of the store, or zero on a remote cluster.
     pub fn revision(&self) -> u64 {
         self.inner.server.as_ref().map_or(0, |server| server.store().revision())
     }
 
-    /// All stored objects, in the order of their keys, and then the states of what is outside of the cluster
-    /// ([`Outside::shows`](crate::Outside::shows)); no objects on a remote cluster.
+    /// Returns all stored objects, ordered by key, followed by the states of services outside the cluster
+    /// ([`Outside::shows`](crate::Outside::shows)). On a remote cluster there are no objects.
     pub fn stored_objects(&self) -> Vec<StoredObject> {
         let page = self.inner.server.as_ref().map(|server| server.store().range(&Range::default()));
         let page = page.into_iter().flatten().flat_map(|page| page.entries);
@@ -145,8 +146,8 @@ impl Cluster {
         shown.collect()
     }
 
-    /// Every change of the store after a revision, oldest first. `None` if the store no longer knows all of them, or if
-    /// the cluster is a remote one.
+    /// Returns every change of the store after a revision, oldest first. Returns `None` if the store no longer has all
+    /// of them, or if the cluster is remote.
     pub fn changes_after(&self, revision: u64) -> Option<Vec<StoredChange>> {
         let mut watch = self.inner.server.as_ref()?.store().watch("", revision).ok()?;
         let mut changes = Vec::new();

@@ -20,7 +20,7 @@ impl Cluster {
         self.inner.wire.faults.arm(matcher, fault, times);
     }
 
-    /// Closes the open watches that match, and returns how many there were. Their clients reconnect and resume at the
+    /// Closes the open watches that match, and returns how many there were. Their clients reconnect and resume from the
     /// last resource version that they have seen.
     ///
     /// ```

@@ -1,5 +1,5 @@
-//! What an operator calls outside of the cluster: a database, a cloud, a registry. A fake of it takes part in the test,
-//! so that the operator can crash before and after a call, and answers can be lost.
+//! Services outside the cluster that an operator calls: a database, a cloud, a registry. Their fakes take part in the
+//! test, so that the operator can crash before and after a call, and responses can get lost.
 
 use std::sync::{Arc, Weak};
 
@@ -10,10 +10,10 @@ use http::Method;
 use crate::cluster::{Cluster, ClusterInner, second_replica};
 use crate::transport::{Asked, CrashMoment, Directed, Fault, OperatorProcess, Outcome, Verdict};
 
-/// The beginning of the paths by which calls are recorded.
+/// The prefix of the paths under which calls are recorded.
 const PATH: &str = "/outside";
 
-/// Something outside of the cluster that one operator calls. Made by [`Cluster::outside`]; cloning is cheap.
+/// A service outside the cluster that one operator calls, made by [`Cluster::outside`]. Cloning is cheap.
 #[derive(Clone)]
 pub struct Outside {
     cluster: Weak<ClusterInner>,
@@ -21,24 +21,23 @@ pub struct Outside {
     name: Arc<str>,
 }
 
-/// A call to something outside of the cluster got no answer.
+/// A call to a service outside the cluster got no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("call {what}: {why} (injected)")]
 #[non_exhaustive]
 pub struct OutsideError {
-    /// What was called.
+    /// The name of the call.
     pub what: String,
-    /// What happened to the call.
+    /// Why the call failed.
     pub why: &'static str,
 }
 
 impl Cluster {
-    /// A door to something outside of the cluster, for the fake that stands for it in a test. The operator of this name
-    /// calls it.
+    /// Makes a handle for the fake of a service outside the cluster, which the operator with this name calls.
     ///
-    /// Wrap each method of the fake in [`Outside::call`] or [`Outside::ask`]. The call is then pending work, is in the
-    /// timeline, and can be struck as a request to the API server can: exploration crashes the operator before and after
-    /// it, lets it fail, and loses its answer.
+    /// Wrap each method of the fake in [`Outside::call`] or [`Outside::ask`]. The call then counts as pending work,
+    /// appears in the timeline, and can fail like a request to the API server: exploration crashes the operator before
+    /// and after it, makes it fail, and loses its answer.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -71,30 +70,32 @@ impl Cluster {
 }
 
 impl Outside {
-    /// Shows the state of what is outside, which exploration compares at each rest as it compares objects.
+    /// Sets the function that returns the state of the service. Exploration compares that state at each rest, like
+    /// objects.
     pub fn shows(&self, state: impl Fn() -> serde_json::Value + Send + Sync + 'static) {
         if let Some(cluster) = self.cluster.upgrade() {
             cluster.outside.lock().insert(self.name.to_string(), Arc::new(state));
         }
     }
 
-    /// Makes a call that changes something outside.
+    /// Makes a call that changes the state of the service.
     ///
     /// # Errors
-    /// Fails if the test lets the call fail. The effect may have happened: the answer may be what was lost.
+    /// Fails if the test makes the call fail. The call may have taken effect: possibly only its answer was lost.
     pub async fn call<T>(&self, what: &str, effect: impl Future<Output = T>) -> Result<T, OutsideError> {
         self.carry(Method::POST, what, effect).await
     }
 
-    /// Makes a call that changes nothing outside.
+    /// Makes a call that only reads the state of the service.
     ///
     /// # Errors
-    /// Fails if the test lets the call fail.
+    /// Fails if the test makes the call fail.
     pub async fn ask<T>(&self, what: &str, look: impl Future<Output = T>) -> Result<T, OutsideError> {
         self.carry(Method::GET, what, look).await
     }
 
-    /// The replica of the operator that calls, and its process: the first one that is alive. Only one of them leads.
+    /// Returns the replica of the operator that makes the call, and its process: the first one that is alive. Only one
+    /// replica leads.
     fn caller(&self, cluster: &ClusterInner) -> (Arc<str>, Option<Arc<OperatorProcess>>) {
         let operators = cluster.operators.lock();
         let names = [self.operator.clone(), second_replica(&self.operator).into()];
@@ -112,7 +113,7 @@ impl Outside {
         what: &str,
         effect: impl Future<Output = T>,
     ) -> Result<T, OutsideError> {
-        // A cluster that is gone disturbs nothing.
+        // After the cluster has ended, nothing disturbs the call.
         let Some(cluster) = self.cluster.upgrade() else { return Ok(effect.await) };
         let wire = cluster.wire.clone();
         let (by, process) = self.caller(&cluster);
@@ -166,14 +167,14 @@ impl Outside {
     }
 }
 
-/// A call that changes something outside counts as a write of the reconcile that makes it.
+/// A call that changes the service's state counts as a write of the reconcile that makes it.
 fn note_effect(method: &Method) {
     if method != Method::GET {
         Footprint::note_write();
     }
 }
 
-/// Ends the process of the operator. A crashed process waits for nothing.
+/// Crashes the operator, and never returns, because a crashed process does not continue.
 async fn crash(process: Option<&OperatorProcess>) {
     if let Some(process) = process {
         process.die();

@@ -1,4 +1,4 @@
-//! Telling pods what to do: rules for what their containers do, and lines that they print.
+//! Controls simulated pods: rules for what their containers do, and their logs.
 
 use evenkeel_controllers::node::logs::Logs;
 use evenkeel_controllers::node::rules::Rule;
@@ -6,9 +6,9 @@ use evenkeel_controllers::node::rules::Rule;
 use crate::cluster::Cluster;
 
 impl Cluster {
-    /// Tells the containers that a rule is about what to do: exit, become ready late, fail to pull their image, print lines.
-    /// The rule counts at once, before rules that were added earlier and after the annotations of a pod. The words are those
-    /// of [`behaviour`](evenkeel_controllers::node::behaviour). Does nothing on a remote cluster.
+    /// Adds a rule that tells matching containers what to do: exit, become ready late, fail to pull their image, print
+    /// lines. The rule takes effect at once, and precedes earlier rules, but not the annotations of a pod.
+    /// [`behaviour`](evenkeel_controllers::node::behaviour) describes the words. Does nothing on a remote cluster.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -28,13 +28,13 @@ impl Cluster {
         self.inner.rules.add(rule);
     }
 
-    /// Removes all rules of [`Cluster::tell_pods`]: containers do what their specs and annotations say.
+    /// Removes all rules added by [`Cluster::tell_pods`]: containers do what their specs and annotations say.
     pub fn tell_pods_nothing(&self) {
         self.inner.wire.recorder.disturbed("removes the rules for pods");
         self.inner.rules.clear();
     }
 
-    /// What the containers on the simulated nodes have printed, to read it and to add lines. Empty on a remote cluster.
+    /// The output of the containers on the simulated nodes, to read it and to add lines. Empty on a remote cluster.
     pub fn pod_logs(&self) -> &Logs {
         &self.inner.logs
     }

@@ -1,4 +1,5 @@
-//! The record of a cluster: what its clients asked, what its operators did and why, and what the test broke.
+//! The record of a cluster: the requests of its clients, the reconciles of its operators, and the faults that the test
+//! injected.
 
 use std::fmt;
 
@@ -12,8 +13,8 @@ use crate::cluster::Cluster;
 use crate::transport::Moment;
 
 impl Cluster {
-    /// Everything that is recorded of this cluster: the requests of clients, the reconciles of operators and of the
-    /// built-in controllers with all that they did, calls to webhooks, and disturbances.
+    /// Returns everything that was recorded in this cluster: the requests of clients, the reconciles of operators and
+    /// built-in controllers in full detail, calls of webhooks, and disturbances.
     ///
     /// ```
     /// # use k8s_openapi::api::apps::v1::Deployment;
@@ -38,7 +39,7 @@ impl Cluster {
         record
     }
 
-    /// Follows the record from now on.
+    /// Returns a reader that follows the record from now on.
     pub fn follow_record(&self) -> RecordFollower {
         let flights = self.flights().into_iter().map(|(_, flight)| {
             let mut position = Position::default();
@@ -48,7 +49,7 @@ impl Cluster {
         RecordFollower { cluster: self.clone(), moments: self.observe(), flights: flights.collect() }
     }
 
-    /// A record without entries.
+    /// Makes a record without entries.
     fn described(&self) -> Record {
         let started = self.inner.wire.recorder.start();
         let taken = started.elapsed();
@@ -62,14 +63,14 @@ impl Cluster {
         }
     }
 
-    /// The flight recorders of all operators and of the built-in controllers.
+    /// The flight recorders of all operators and of the built-in controllers, with their names.
     fn flights(&self) -> Vec<(String, Flight)> {
         let operators = self.inner.operators.lock();
         let of_one = operators.iter().map(|(name, operator)| (name, operator.flights()));
         of_one.flat_map(|(name, all)| all.into_iter().map(move |flight| (name.clone(), flight))).collect()
     }
 
-    /// What one operator recorded, with times since the start of this cluster's record.
+    /// Returns what one operator recorded, with times counted from the start of this cluster's record.
     fn flown(&self, operator: &str, flight: &Flight, position: &mut Position) -> Record {
         let mut record = flight.record_after(position);
         record.shift(since(self.inner.wire.recorder.start(), flight.started()));
@@ -78,7 +79,7 @@ impl Cluster {
         record
     }
 
-    /// A moment as an entry, unless an operator's own record tells it.
+    /// Returns a moment as an entry, unless the operator's own record contains it.
     fn entry(&self, moment: &Moment) -> Option<Entry> {
         if let Moment::Request(exchange) = moment
             && self.inner.operators.lock().contains_key(&*exchange.by)
@@ -89,7 +90,7 @@ impl Cluster {
     }
 }
 
-/// How many microseconds lie between two instants.
+/// Returns the number of microseconds between two instants.
 fn since(start: Instant, at: Instant) -> i64 {
     let micros = |it: std::time::Duration| i64::try_from(it.as_micros()).unwrap_or(i64::MAX);
     match at.checked_duration_since(start) {
@@ -98,7 +99,7 @@ fn since(start: Instant, at: Instant) -> i64 {
     }
 }
 
-/// Follows the record of a cluster: made by [`Cluster::follow_record`].
+/// A reader that follows the record of a cluster, made by [`Cluster::follow_record`].
 pub struct RecordFollower {
     cluster: Cluster,
     moments: broadcast::Receiver<Moment>,
@@ -106,7 +107,7 @@ pub struct RecordFollower {
 }
 
 impl RecordFollower {
-    /// What was recorded since the last call, with the controllers and watches as they are now.
+    /// Returns what was recorded since the last call, with the current state of controllers and watches.
     pub fn news(&mut self) -> Record {
         let mut record = self.cluster.described();
         loop {

@@ -26,14 +26,14 @@ const GONE_LIMIT: Duration = Duration::from_secs(90);
 
 impl Cluster {
     /// Waits until the cluster is at rest: no request, watch event, queued key or reconcile is pending, and no timer is
-    /// set that will cause one. Time passes until such timers fire, up to the limit (60 s unless set). Upkeep, such as
-    /// the renewal of leases, does not count.
+    /// set that will cause one. Virtual time passes until such timers fire, up to the limit (60 s unless set). Upkeep,
+    /// such as the renewal of leases, does not count.
     ///
-    /// A key that waits only because a successful reconcile asked for a later look
-    /// ([`Action::requeue`](evenkeel_runtime::Action::requeue)) is at rest. [`Cluster::advance`] lets the look happen. If
-    /// that reconcile wrote something, a look within the limit is awaited, until one writes nothing. A key that writes
-    /// at every look, once a minute or more often, is never at rest, and neither is a key that waits for a retry after an
-    /// error.
+    /// A key that only waits because a successful reconcile asked to run again later
+    /// ([`Action::requeue`](evenkeel_runtime::Action::requeue)) is at rest; [`Cluster::advance`] makes it run. But if
+    /// that reconcile wrote something, `settled` waits for later reconciles within the limit, until one writes nothing.
+    /// A key that writes every time, once a minute or more often, is never at rest. Neither is a key that waits for a
+    /// retry after an error.
     ///
     /// ```
     /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -74,7 +74,7 @@ impl Cluster {
             let limit = director.patience().unwrap_or(self.inner.settle_limit);
             match self.settled_within(limit).await {
                 Err(unsettled) if !director.unsettled(&unsettled) => return Err(unsettled),
-                // The director may disturb a cluster that is at rest: then it is not at rest yet.
+                // The director may disturb a cluster that has come to rest, so that the wait goes on.
                 Ok(()) | Err(_) if director.rested().await => {}
                 Ok(()) | Err(_) => return Ok(()),
             }
@@ -91,7 +91,7 @@ impl Cluster {
             tokio::time::sleep(QUIET).await;
             let same = remote::fingerprint(client, self.namespace()).await == seen;
             let quiet = same && self.inner.wire.recorder.count() == asked;
-            // A timer of an operator that was set during the quiet time is not over yet.
+            // During the quiet time, an operator may have set a timer that has not fired yet.
             if quiet && ledger.settled(Duration::ZERO).await.is_ok() {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Webhooks in this process, and their failures.
+//! Webhooks served in this process, and faults in calls to them.
 
 use bytes::Bytes;
 use evenkeel_runtime::Manager;
@@ -11,12 +11,12 @@ use crate::operator;
 use crate::transport::{ServedWebhook, WebhookAddress, WebhookFault};
 
 impl Cluster {
-    /// Serves an admission or conversion webhook by a [`tower::Service`] in this process: no port, no TLS, in virtual
-    /// time. The API server calls it wherever a webhook's `clientConfig` has this URL or Service. Calls are in the
-    /// ledger, in the record and in the timeline.
+    /// Serves an admission or conversion webhook by a [`tower::Service`] in this process, without a port or TLS and in
+    /// virtual time. The API server calls it for every `clientConfig` with this URL or Service. Calls appear in the
+    /// ledger, the record and the timeline.
     ///
-    /// The webhook is served until the result is dropped; then connections to it are refused. Several services at one
-    /// address take turns, like the replicas behind a Service. A remote cluster does not call it.
+    /// The webhook is served until the returned value is dropped; after that, connections to it are refused. Several
+    /// services at one address take turns, like replicas behind a Service. A remote cluster does not call the webhook.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -56,9 +56,9 @@ impl Cluster {
         self.inner.wire.webhooks.serve(address, service)
     }
 
-    /// Takes the webhooks of a manager that you run yourself, serves them in this process until the result is dropped,
-    /// and creates their configurations, under this name. [`Cluster::run_manager`] does the same for the operators that
-    /// it runs. Returns `None` if the manager has no webhooks, and on a remote cluster, which cannot call them here.
+    /// Serves the webhooks of a manager that you run yourself, in this process, until the returned value is dropped,
+    /// and creates their configurations under this name. [`Cluster::run_manager`] does so for the operators that it
+    /// runs. Returns `None` if the manager has no webhooks, and on a remote cluster, which could not call them here.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Cluster {
     /// ```
     ///
     /// # Errors
-    /// Fails if two webhooks have the same path or name.
+    /// Fails if two webhooks have one path or one name.
     pub async fn take_webhooks(
         &self,
         name: &str,
@@ -98,9 +98,9 @@ impl Cluster {
         Ok(Some(served))
     }
 
-    /// Makes the next `times` calls of webhooks fail whose URL contains `url_part`. The URL of a Service is
-    /// `https://NAME.NAMESPACE.svc:PORT/PATH`. That of an operator's webhook contains the operator's name: see
-    /// [`Cluster::run_manager`]. Webhooks outside of this process can fail, too.
+    /// Makes the next `times` calls to webhooks fail whose URL contains `url_part`. The URL of a Service is
+    /// `https://NAME.NAMESPACE.svc:PORT/PATH`. The URL of an operator's webhook contains the operator's name; see
+    /// [`Cluster::run_manager`]. Calls to webhooks outside of this process can fail too.
     ///
     /// ```
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options(), |cluster| async move {

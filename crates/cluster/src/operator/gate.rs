@@ -1,4 +1,4 @@
-//! The gate that an operator passes before it starts. A test closes it to keep a crashed operator away.
+//! The gate that an operator passes before it starts. A test closes it to keep a crashed operator stopped.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub(super) struct Gate {
 #[derive(Debug)]
 enum State {
     Open,
-    /// The operator may not start; nothing waits yet.
+    /// The operator may not start. It has not crashed yet.
     Closed,
-    /// The operator has crashed and waits.
+    /// The operator has crashed and waits to start.
     Waiting,
-    /// The gate is open, and the operator that waited has not passed yet. Its start is pending work.
+    /// The gate was opened, but the waiting operator has not passed yet. Its start is pending work.
     Opened(Arc<Work>),
 }
 
@@ -49,8 +49,8 @@ impl Gate {
         }
     }
 
-    /// Waits until the gate is open. An operator that waits is away and has no pending work: `starting` ends, and the
-    /// work that is returned stands for the start.
+    /// Waits until the gate is open. A waiting operator counts as stopped and has no pending work: `starting` ends, and
+    /// the returned work stands for the start.
     pub(super) async fn pass(&self, starting: Arc<Work>) -> Arc<Work> {
         let mut starting = Some(starting);
         loop {

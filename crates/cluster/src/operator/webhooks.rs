@@ -1,5 +1,5 @@
-//! The webhooks of an operator in this process: served while its simulated process lives, and registered with the API
-//! server.
+//! Serves the webhooks of an operator in this process while its simulated process lives, and registers them with the
+//! API server.
 
 pub(super) mod over_tls;
 
@@ -16,13 +16,13 @@ use crate::transport::{
     OperatorProcess, Registered, Registration, ServedWebhook, WebhookAddress, Wire, installer,
 };
 
-/// The domain of the webhooks of operators that run as no ServiceAccount. It is reserved for tests (RFC 2606).
+/// The host domain for webhooks of operators that do not run as a ServiceAccount. It is reserved for tests (RFC 2606).
 const DOMAIN: &str = "webhooks.test";
-/// How the user name of a ServiceAccount begins, before its namespace and name.
+/// The prefix of a ServiceAccount's user name, before its namespace and name.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// How the name of the Service for an operator's webhooks ends, after the operator's name.
+/// The suffix of the name of the Service for an operator's webhooks.
 const SERVICE_SUFFIX: &str = "-webhook";
-/// The port of a Service for webhooks.
+/// The port of the Service for webhooks.
 const HTTPS_PORT: u16 = 443;
 
 /// Where the API server finds the webhooks of an operator. Replicas of one operator share it.
@@ -34,9 +34,9 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// The deployment of an operator with this name. One that runs as the ServiceAccount of its manifests is reached by
-    /// the Service of these. Any other is reached by a URL, so that it reviews objects in all namespaces: it has none of
-    /// its own that would have to be left out.
+    /// Returns the deployment of an operator with this name. An operator that runs as the ServiceAccount of its
+    /// manifests is reached through their Service. Any other is reached by URL and reviews objects in all namespaces,
+    /// because it has no namespace of its own that must be left out.
     fn new(operator: &str, user: &User) -> Self {
         let account = user.name.strip_prefix(SERVICE_ACCOUNT).and_then(|account| account.split_once(':'));
         if let Some((namespace, name)) = account {
@@ -52,7 +52,8 @@ impl Deployment {
         Self { address: WebhookAddress::url(&url), endpoint: Endpoint::url(url), name }
     }
 
-    /// The deployment of an operator with these webhooks. Operators with the same webhooks are replicas of one.
+    /// Returns the deployment of an operator with these webhooks. Operators with equal webhooks are replicas of one
+    /// deployment.
     fn of(wire: &Wire, operator: &str, user: &User, webhooks: &Webhooks) -> Self {
         let is_same = |name: &str, _, registered: &Registered| {
             Self::new(name, user).registered(webhooks) == *registered
@@ -69,8 +70,8 @@ impl Deployment {
     }
 }
 
-/// Serves the webhooks of an operator until the result is dropped or the process dies, and begins to register them.
-/// Several operators with the same webhooks take turns.
+/// Serves the webhooks of an operator until the returned value is dropped or the process dies, and begins to register
+/// them. Several operators with equal webhooks take turns.
 pub(crate) fn serve(
     wire: &Wire,
     operator: &str,
@@ -87,7 +88,7 @@ pub(crate) fn serve(
     (wire.webhooks.serve(deployment.address, service), registration)
 }
 
-/// Tells the API server about the webhooks of an operator. A failure is logged and shown in the timeline.
+/// Registers the webhooks of an operator with the API server. A failure is logged and shown in the timeline.
 pub(crate) async fn register(wire: &Arc<Wire>, operator: &str, registration: Registration) {
     if let Err(error) = registration.carry_out(&installer(wire)).await {
         tracing::error!(operator, %error, "the webhooks of an operator cannot be registered");
@@ -95,7 +96,7 @@ pub(crate) async fn register(wire: &Arc<Wire>, operator: &str, registration: Reg
     }
 }
 
-/// Answers a review, unless the process is dead or dies meanwhile.
+/// Answers a review, unless the process is dead or dies in the meantime.
 async fn answer(
     webhooks: Webhooks,
     process: Option<&OperatorProcess>,
@@ -111,13 +112,13 @@ async fn answer(
     };
     tokio::select! {
         biased;
-        // The API server sees a connection that ends without a response.
+        // The API server sees a connection that closes without a response.
         () = died => Err("EOF".into()),
         response = webhooks.answer(Request::from_parts(head, body)) => Ok(response.map(Full::new)),
     }
 }
 
-/// The name of an operator as part of a host name, and as the name of an object.
+/// Makes a string from an operator's name that is valid in host names and object names.
 fn dns_name(operator: &str) -> String {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let name: String = operator.to_lowercase().chars().map(|c| if fits(c) { c } else { '-' }).collect();

@@ -16,9 +16,9 @@ const AUTHENTICATED: &str = "system:authenticated";
 pub(crate) enum Certificate {
     /// The client sent no certificate.
     None,
-    /// The certificate is valid: the cluster's certificate authority has signed it for this user.
+    /// The certificate is valid and signed by the cluster's certificate authority, for this user.
     Good(Arc<User>),
-    /// The certificate is expired, or another authority has signed it.
+    /// The certificate is expired, or signed by another authority.
     Bad,
 }
 

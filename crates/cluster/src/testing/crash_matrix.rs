@@ -78,8 +78,8 @@ where
     3 * writes.len()
 }
 
-/// Which of the operator's write requests changed something, counted from one, without the first `skip` requests of the
-/// record.
+/// Returns which of the operator's write requests changed something, counted from one, ignoring the first `skip`
+/// requests of the record.
 pub(super) fn writes_since(cluster: &Cluster, operator: &str, skip: usize) -> Vec<usize> {
     let asked = cluster.requests().into_iter().skip(skip);
     let asked = asked.filter(|request| &*request.by == operator && request.method != Method::GET);

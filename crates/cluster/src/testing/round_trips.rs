@@ -1,4 +1,4 @@
-//! Converting objects to another version and back, to find the fields that a conversion loses.
+//! Converts objects to another version and back, to find fields that a conversion loses.
 
 mod compare;
 mod generate;
@@ -21,9 +21,9 @@ use generate::{Generator, Presence};
 pub use compare::Change;
 pub(super) use compare::differences;
 
-/// How many objects are made for each version: one with the required fields only, one with all fields, and others at
-/// random. A field that is inside of three optional ones is in one of sixteen random objects, so that less than one of
-/// five hundred such fields is in none of them; and the object with all fields has it, too.
+/// How many objects are made for each version: one with only the required fields, one with all fields, and the rest at
+/// random. A field inside of three optional ones is in one of sixteen random objects on average, so fewer than one in
+/// five hundred such fields is in none of them; and the object with all fields contains it in any case.
 const OBJECTS: usize = 100;
 
 /// A field that does not survive a conversion to another version and back.
@@ -32,15 +32,15 @@ const OBJECTS: usize = 100;
 pub struct Loss {
     /// The version of the object.
     pub version: String,
-    /// The version that the object was converted to, and back from.
+    /// The version that the object was converted to and back from.
     pub through: String,
     /// The path of the field, such as `spec.ports[0].name`. Empty if the conversion failed.
     pub field: String,
     /// What happened to the field.
     pub change: Change,
-    /// The smallest object that was found to show it.
+    /// The smallest object found that shows the loss.
     pub before: Value,
-    /// That object, converted and converted back.
+    /// The object after both conversions.
     pub after: Value,
 }
 
@@ -55,12 +55,12 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Converts objects of every version of a kind to every other version and back, and fails if a field gets lost, changes
-/// or appears. Returns the number of round trips.
+/// Converts objects of every version of a kind to every other version and back, and fails if a field is lost, changed
+/// or added. Returns the number of round trips.
 ///
-/// The objects are made at random from the schema of the version, seeded by `EVENKEEL_SEED`: required and optional
-/// fields, enums, patterns, formats, limits, lists, maps, int-or-string and unknown fields where the schema preserves
-/// them. CEL rules are not evaluated. Schema defaults are filled in, as the API server does.
+/// The objects are made at random from the schema of the version, with the seed `EVENKEEL_SEED`. They cover required
+/// and optional fields, enums, patterns, formats, limits, lists, maps, int-or-string, and unknown fields where the
+/// schema preserves them. CEL rules are not evaluated. Schema defaults are applied, as the API server does.
 ///
 /// ```should_panic
 /// use evenkeel_cluster::testing;
@@ -102,8 +102,8 @@ impl fmt::Display for Loss {
 /// ```
 ///
 /// # Panics
-/// Panics if a field is not the same after a round trip, or if a conversion fails. Shows the smallest object that was
-/// found for each such field.
+/// Panics if a field differs after a round trip, or if a conversion fails. Shows the smallest object found for each
+/// such field.
 pub fn round_trips<H>(conversion: &Conversion<H>) -> usize
 where
     H: Object<DynamicType = ()> + CustomResourceExt,
@@ -114,7 +114,7 @@ where
     trips
 }
 
-/// Finds what [`round_trips`] fails for, for a test of a conversion that is known to lose something.
+/// Returns the losses for which [`round_trips`] would fail, for tests of a conversion that is known to lose something.
 pub fn round_trip_losses<H>(conversion: &Conversion<H>) -> Vec<Loss>
 where
     H: Object<DynamicType = ()> + CustomResourceExt,
@@ -172,7 +172,7 @@ fn objects(version: &Version, types: &Value) -> Vec<Value> {
     (0..OBJECTS).map(object).collect()
 }
 
-/// The way from one version to another and back.
+/// A conversion from one version to another and back.
 struct Trip<'a> {
     from: &'a Version,
     through: &'a str,
@@ -180,7 +180,7 @@ struct Trip<'a> {
 }
 
 impl Trip<'_> {
-    /// One loss for each field, with the smallest object that shows it.
+    /// Returns one loss for each field, with the smallest object that shows it.
     fn losses(&self, objects: &[Value]) -> Vec<Loss> {
         let (mut known, mut losses) = (BTreeSet::new(), Vec::new());
         for object in objects {

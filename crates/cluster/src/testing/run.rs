@@ -80,7 +80,7 @@ where
         let cluster = match &kubeconfig {
             Some(kubeconfig) => connect(kubeconfig).await,
             None if real_time => {
-                // Certificates are verified by the clock of the system.
+                // Certificates are verified against the clock of the system.
                 start(Builder { seed: None, webhooks_over_tls: true, ..options }).await
             }
             None => start(options).await,
@@ -168,7 +168,7 @@ impl Drop for ReportOnFailure {
 /// Plays a part of a test in a cluster of its own. Assertions belong inside of `play`, so that a failure prints the
 /// timeline of this cluster.
 pub(crate) fn in_a_cluster<F: Future<Output = R>, R>(play: impl FnOnce(Cluster) -> F) -> R {
-    // After a crash, an operator may begin its waits again.
+    // After a crash, an operator may start its waits from the beginning.
     let run = run(options().settle_limit(2 * SETTLE_LIMIT), |cluster| {
         let played = play(cluster);
         async move { Ok::<_, Infallible>(played.await) }

@@ -1,4 +1,4 @@
-//! Taking a cluster from one release of an operator to the next and back, with a crash at every write.
+//! Upgrades a cluster from one release of an operator to the next, and rolls it back, with a crash at every write.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::settings;
 use crate::transport::CrashPoint;
 
-/// A release of an operator: its definitions, and how it is started.
+/// A release of an operator: its CRDs, and how it is started.
 #[must_use]
 pub struct Release {
     operator: String,
@@ -25,7 +25,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// A release of the operator with this name. `start` runs it in a cluster, under that name.
+    /// Makes a release of the operator with this name. `start` runs the operator in a cluster, under that name.
     pub fn new(operator: impl Into<String>, start: impl Fn(&Cluster) + 'static) -> Self {
         Self { operator: operator.into(), definitions: Vec::new(), start: Box::new(start) }
     }
@@ -36,7 +36,7 @@ impl Release {
         self
     }
 
-    /// Applies the definitions, and runs the operator in place of the one that runs.
+    /// Applies the CRDs, and runs this release in place of the one that runs.
     async fn take_over(&self, cluster: &Cluster, stage: UpgradeStage) {
         for definition in &self.definitions {
             if let Err(error) = cluster.apply(definition.clone()).await {
@@ -53,7 +53,7 @@ impl Debug for Release {
     }
 }
 
-/// Where an upgrade stands when the scenario is played.
+/// The stage of an upgrade in which the scenario is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UpgradeStage {
@@ -75,16 +75,16 @@ impl fmt::Display for UpgradeStage {
     }
 }
 
-/// Takes a cluster from an old release of an operator to a new one, and back, and checks that no field gets lost on the
-/// way. Does it again with a crash before, during and after every write that the operator makes after it has taken over.
-/// Returns the number of runs with a crash.
+/// Upgrades a cluster from an old release of an operator to a new one, rolls it back, and checks that no field is lost
+/// on the way. Repeats this with a crash before, during and after every write that the operator makes after each change
+/// of the release. Returns the number of runs with a crash.
 ///
-/// The scenario is played in each [`UpgradeStage`]: with the old release, where it creates the objects, after the upgrade,
-/// where it may use what is new, and after the rollback. It returns what must be the same after every crash.
+/// The scenario is played in each [`UpgradeStage`]: with the old release, where it creates the objects; after the
+/// upgrade, where it may use new features; and after the rollback. Its result must be equal after every crash.
 ///
-/// After the upgrade and after the rollback, all objects of the old release's definitions are read in the version that the
-/// old release stores. Their fields, labels and annotations must be as before; new fields may be there. The status is not
-/// compared, as it belongs to the operator.
+/// After the upgrade and after the rollback, all objects of the old release's CRDs are read in the version that the old
+/// release stores. Their fields, labels and annotations must be unchanged; new fields may be added. The status is not
+/// compared, because it belongs to the operator.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -117,10 +117,10 @@ impl fmt::Display for UpgradeStage {
 /// assert!(runs >= 6, "each release writes the Secret, with three crashes for each write");
 /// ```
 ///
-/// On a remote cluster, whose definitions other tests use, nothing is done.
+/// On a remote cluster, whose CRDs other tests use, nothing is done.
 ///
 /// # Panics
-/// Panics if a definition cannot be applied, if a field gets lost, or if a run with a crash ends differently. Shows what
+/// Panics if a CRD cannot be applied, if a field is lost, or if a run with a crash ends differently. Shows what
 /// happened in that run.
 pub fn upgrade<F, T>(old: &Release, new: &Release, scenario: impl Fn(Cluster, UpgradeStage) -> F) -> usize
 where
@@ -160,12 +160,12 @@ struct Play<'a, S> {
     scenario: &'a S,
 }
 
-/// What was seen in a run.
+/// The results of a run.
 #[derive(Debug)]
 struct Seen<T> {
-    /// What the scenario returned and the objects, at the end of each stage.
+    /// At the end of each stage: what the scenario returned, and the objects.
     ends: Vec<(T, Objects)>,
-    /// Which of the operator's write requests changed something after a change of releases, counted from one.
+    /// Which of the operator's write requests after a change of the release changed something, counted from one.
     writes: Vec<(UpgradeStage, Vec<usize>)>,
 }
 
@@ -193,7 +193,7 @@ where
             cluster.settled().await;
             if let Some(point) = crash {
                 let crashes = cluster.crashes(&release.operator);
-                // In real time the number of writes varies: a run may end before its crash point.
+                // In real time the number of writes varies, so a run may end before its crash point.
                 if crashes > 0 || evenkeel_env::time_is_paused() {
                     assert_eq!(crashes, 1, "{stage}: {} was to crash once, {point:?}", release.operator);
                 }
@@ -206,7 +206,7 @@ where
         seen
     }
 
-    /// All objects of the old release's definitions, in the versions that it stores.
+    /// Returns all objects of the old release's CRDs, in the versions that it stores.
     async fn objects(&self, cluster: &Cluster) -> Objects {
         let mut all = Objects::new();
         for definition in &self.old.definitions {
@@ -225,7 +225,7 @@ where
     }
 }
 
-/// The resource in the version that a definition stores.
+/// Returns the resource in the version that a CRD stores.
 fn stored_resource(definition: &CustomResourceDefinition) -> ApiResource {
     let spec = &definition.spec;
     let stored = spec.versions.iter().find(|version| version.storage);
@@ -239,7 +239,8 @@ fn stored_resource(definition: &CustomResourceDefinition) -> ApiResource {
     }
 }
 
-/// What of an object must survive: all of it without times, and without the metadata that the API server writes.
+/// Returns the part of an object that must survive: everything except times, and except metadata written by the API
+/// server.
 fn essence(object: DynamicObject) -> Value {
     let metadata = object.meta();
     let kept = json!({
@@ -251,7 +252,7 @@ fn essence(object: DynamicObject) -> Value {
     essence
 }
 
-/// Removes the times of a value, which another run need not have.
+/// Removes times, which differ between runs.
 fn remove_times(value: &mut Value) {
     let is_time =
         |value: &mut Value| value.as_str().is_some_and(|text| text.parse::<jiff::Timestamp>().is_ok());
@@ -267,7 +268,7 @@ fn remove_times(value: &mut Value) {
     }
 }
 
-/// Asserts that all objects are still there with all their fields.
+/// Asserts that all objects still exist with all their fields.
 fn assert_kept(before: &Objects, after: &Objects, stage: UpgradeStage) {
     let mut lost = Vec::new();
     for (name, before) in before {

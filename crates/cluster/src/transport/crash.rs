@@ -30,7 +30,7 @@ impl CrashPoint {
 #[derive(Debug)]
 pub(crate) struct OperatorProcess {
     state: Mutex<State>,
-    /// Notified when the process dies; the supervisor and calls of its webhooks wait for it.
+    /// Notified when the process dies. Its supervisor and the calls of its webhooks wait for that.
     died: Notify,
     station: Station,
 }

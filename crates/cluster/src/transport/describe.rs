@@ -40,7 +40,7 @@ pub(crate) fn name_in(body: &Bytes) -> Option<Cow<'static, str>> {
     name.or_else(|| generate_name.map(|prefix| format!("{prefix}…"))).map(Cow::Owned)
 }
 
-/// What a review asks a webhook, in parentheses: the operation and the object, or the objects to convert.
+/// Returns a summary of a review, in parentheses: the operation and the object, or the number of objects to convert.
 pub(crate) fn review_summary(body: &Bytes) -> Option<String> {
     let review: Value = serde_json::from_slice(body).ok()?;
     let request = &review["request"];

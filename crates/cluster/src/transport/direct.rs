@@ -1,4 +1,5 @@
-//! The director of a cluster, which decides what happens to each request. Exploration plays its plans by one.
+//! The director of a cluster, which decides what happens to each request. Exploration plays its plans through a
+//! director.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::fault::{Fault, is_write};
 
 /// Decides what happens to the requests of a cluster's clients, and acts when the cluster has come to rest.
 ///
-/// A cluster has one director at most; see `Cluster::direct`.
+/// A cluster has at most one director; see `Cluster::direct`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,19 +43,19 @@ pub trait Director: Send + Sync {
         Verdict::Serve
     }
 
-    /// Called when a wait for rest (`Cluster::settled`) finds the cluster at rest. Returns
-    /// whether the director has disturbed the cluster, so that the wait goes on.
+    /// Called when a wait for rest (`Cluster::settled`) finds the cluster at rest. Returns whether the director has
+    /// disturbed the cluster, so that the wait must go on.
     fn rested(&self) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(false))
     }
 
-    /// How long the next wait for rest may take; as long as the cluster's limit if `None`.
+    /// Returns how long the next wait for rest may take, or `None` for the cluster's limit.
     fn patience(&self) -> Option<Duration> {
         None
     }
 
-    /// Called when a wait for rest has failed. Returns whether that was to be expected, so that the cluster counts as
-    /// being at rest: an operator whose view lags behind may retry until the view catches up.
+    /// Called when a wait for rest has failed. Returns whether that was expected, so that the cluster counts as at
+    /// rest: an operator with a lagging view may retry until the view catches up.
     fn unsettled(&self, unsettled: &Unsettled) -> bool {
         let _ = unsettled;
         false
@@ -97,22 +98,20 @@ pub enum Verdict {
     Serve,
     /// The request fails.
     Fail(Fault),
-    /// The operator that sends the request crashes. The verdict has no effect on other clients.
+    /// The operator that sends the request crashes. Has no effect on requests of other clients.
     Crash(CrashMoment),
-    /// A watch that begins with a list answers as an API server that has seen everything up to this revision and nothing
-    /// later. Later changes are held until `Cluster::release_watches`. Other requests
-    /// are served.
+    /// A watch that begins with a list is answered by an API server that has seen everything up to this revision and
+    /// nothing later. Later changes are held until `Cluster::release_watches`. Other requests are served normally.
     ViewAt(u64),
-    /// The request arrives late: after everything that goes on at this moment, and needs no longer than
-    /// [`Verdict::LATE`].
+    /// The request arrives late: after everything in progress that takes no longer than [`Verdict::LATE`].
     DelayRequest,
-    /// The request is served at once, and its answer arrives late.
+    /// The request is served at once, but its response arrives late.
     DelayAnswer,
 }
 
 impl Verdict {
-    /// How late a delayed request or answer is: later than the first phases of a pod (50 ms each), and sooner than any
-    /// timeout.
+    /// How late a delayed request or response is: later than the first phases of a pod (50 ms each), and earlier than
+    /// any timeout.
     pub const LATE: Duration = Duration::from_millis(200);
 }
 
@@ -121,13 +120,13 @@ impl Verdict {
 pub enum CrashMoment {
     /// Before the request is sent.
     Before,
-    /// After the server has answered the request, before the answer arrives.
+    /// After the server has served the request, before the response arrives.
     Unanswered,
-    /// After the answer has arrived: at the next request, or when there is nothing left to do.
+    /// After the response has arrived: at the next request, or when nothing else is left to do.
     After,
 }
 
-/// The place of the director in the transport.
+/// Holds the director of the cluster.
 #[derive(Default)]
 pub(crate) struct Direction {
     director: RwLock<Option<Arc<dyn Director>>>,

@@ -1,4 +1,4 @@
-//! The moments of a cluster as entries of the record that operators, the command line and the page share.
+//! Converts moments of a cluster to record entries, which operators, the command line and the dashboard share.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::describe::{name_in, review_summary};
 use super::record::{Exchange, Moment, Outcome};
 
 impl Moment {
-    /// The moment as an entry of a record. `None` for reconciles, which the flight recorders of the operators tell in
-    /// full, and for requests without an answer.
+    /// Returns the moment as an entry of a record. Returns `None` for reconciles, which the operators' flight recorders
+    /// contain in full detail, and for requests without a response.
     pub fn entry(&self) -> Option<Entry> {
         match self {
             Self::Request(exchange) => Some(Entry::Request(sent(exchange)?)),
@@ -56,7 +56,7 @@ fn sent(exchange: &Exchange) -> Option<Sent> {
     Some(sent)
 }
 
-/// The status, the revision that was written, and the injected fault.
+/// Returns the status code, the written revision, and the injected fault.
 fn answer(outcome: &Outcome) -> Option<(u16, Option<u64>, Option<&str>)> {
     match outcome {
         Outcome::Pending => None,

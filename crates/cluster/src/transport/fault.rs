@@ -138,7 +138,8 @@ impl Matcher {
         self
     }
 
-    /// Requests for objects of one resource only, by its API group (empty for the core group) and plural name.
+    /// Matches only requests for objects of one resource, given by its API group (empty for the core group) and plural
+    /// name.
     #[must_use]
     pub fn resource(mut self, group: impl Into<String>, plural: impl Into<String>) -> Self {
         self.kind = Some(Kind { group: group.into(), plural: plural.into() });

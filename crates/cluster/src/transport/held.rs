@@ -1,4 +1,4 @@
-//! Held watches: the events of a watch are kept back, as by a connection or an API server that lags behind.
+//! Held watches: their events are kept back, as by a slow connection or an API server that lags behind.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::backend::ResponseBody;
 use super::fault::Matcher;
 
-/// The open watches of this cluster's clients that can be held. Cloning shares the register.
+/// The open watches of this cluster's clients that can be held. Clones share one register.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldWatches {
     shared: Arc<Mutex<Register>>,
@@ -25,7 +25,7 @@ pub(crate) struct HeldWatches {
 struct Register {
     next: u64,
     open: BTreeMap<u64, Arc<Line>>,
-    /// Which watches are held. A watch that begins with a list is not held by older rules.
+    /// Which watches are held. A rule does not hold watches that begin with a list later than the rule.
     rules: Vec<Matcher>,
 }
 
@@ -41,24 +41,24 @@ struct Line {
 #[derive(Debug, Default)]
 struct State {
     held: bool,
-    /// Whether events are kept back that the reader has not got yet.
+    /// Whether kept-back events have not reached the reader yet.
     has_kept: bool,
-    /// Held from the release until the reader has taken all events that were kept back.
+    /// Held from the release until the reader has taken all kept-back events.
     work: Option<Work>,
 }
 
 /// How a watch begins.
 pub(super) enum Beginning {
-    /// After a revision.
+    /// After a given revision.
     Resumed,
     /// With a list of the newest state.
     Listed,
-    /// With these frames, which are a list of an older state; the rest is held.
+    /// With these frames, which list an older state. Everything after them is held.
     Stale(VecDeque<Bytes>),
 }
 
 impl HeldWatches {
-    /// Holds the open watches that match, and those that resume while the rule is in force. Returns how many are open.
+    /// Holds the open watches that match, and watches that resume while the rule is active. Returns how many are open.
     pub(crate) fn hold(&self, matcher: Matcher) -> usize {
         let mut register = self.shared.lock();
         let held = register.open.values().filter(|line| line.matches(&matcher));
@@ -67,7 +67,7 @@ impl HeldWatches {
         held
     }
 
-    /// Lets all held watches go on.
+    /// Delivers the events of all held watches.
     pub(crate) fn release(&self, station: &Station) {
         let mut register = self.shared.lock();
         register.rules.clear();
@@ -109,9 +109,9 @@ impl Line {
 pub(super) struct HeldBody {
     id: u64,
     line: Arc<Line>,
-    /// What the reader gets first, even if the watch is held.
+    /// The frames that the reader gets first, even if the watch is held.
     first: VecDeque<Bytes>,
-    /// What was kept back.
+    /// The frames that were kept back.
     kept: VecDeque<Frame<Bytes>>,
     /// Whether the server ended the watch while it was held.
     ended: bool,
@@ -120,7 +120,7 @@ pub(super) struct HeldBody {
 }
 
 impl HeldBody {
-    /// Takes what the server has sent out of its hands, so that it does not count as work, and keeps it back.
+    /// Takes what the server has sent, so that it does not count as pending work, and keeps it back.
     fn keep(&mut self, cx: &mut Context<'_>) -> Result<(), tower::BoxError> {
         while !self.ended {
             match Pin::new(&mut self.body).poll_frame(cx) {
@@ -160,7 +160,7 @@ impl http_body::Body for HeldBody {
             return Poll::Ready(None);
         }
         let next = Pin::new(&mut self.body).poll_frame(cx);
-        // The reader has handled all that was kept back: it asks for more.
+        // The reader asks for more, so it has handled everything that was kept back.
         self.line.state.lock().work = None;
         next
     }

@@ -34,7 +34,7 @@ const TEST: &str = "test";
 pub enum Moment {
     /// A request and its outcome.
     Request(Exchange),
-    /// A call of the API server to a webhook. Its path is the whole URL, and its body the review.
+    /// A call of the API server to a webhook. The path is the whole URL, and the body is the review.
     Webhook(Exchange),
     /// A reconcile of an operator began or ended. Those of the built-in controllers are not recorded.
     Reconcile(Reconcile),
@@ -81,9 +81,9 @@ pub struct Exchange {
     pub body: Bytes,
     /// The outcome of the request.
     pub outcome: Outcome,
-    /// How long the answer took; zero while there is none.
+    /// How long the response took, or zero without a response.
     pub took: Duration,
-    /// Whether the request was refused because the client lacks a permission.
+    /// Whether the request was forbidden because the client lacks a permission.
     pub is_forbidden: bool,
 }
 
@@ -238,7 +238,7 @@ impl Recorder {
         }
     }
 
-    /// Records that a request was refused because its client lacks a permission.
+    /// Records that a request was forbidden because its client lacks a permission.
     pub(crate) fn forbade(&self, number: u64) {
         let mut kept = self.kept.lock();
         let at = number.checked_sub(kept.first).and_then(|at| usize::try_from(at).ok());
@@ -316,7 +316,7 @@ impl Recorder {
         kept.moments.iter().skip(skip).filter_map(request).collect()
     }
 
-    /// Every moment that is kept since the timeline began.
+    /// Returns every moment that is kept since the timeline began.
     pub(crate) fn moments(&self) -> Vec<Moment> {
         let kept = self.kept.lock();
         let before = usize::try_from(kept.beginning.saturating_sub(kept.first)).unwrap_or(usize::MAX);
@@ -369,7 +369,7 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Moment {
-    /// Whether a timeline shows the moment: writes, failures, reconciles that begin, and disturbances.
+    /// Whether a timeline shows the moment. It shows writes, failures, starts of reconciles, and disturbances.
     pub fn matters(&self) -> bool {
         match self {
             Self::Request(exchange) => exchange.matters(),

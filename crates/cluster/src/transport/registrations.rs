@@ -1,8 +1,8 @@
-//! What the API server is told about the webhooks of operators: their configurations, and how definitions are converted.
+//! Registers the webhooks of operators with the API server: their configurations, and the conversions of CRDs.
 //!
 //! On a real cluster, an operator's manifests contain these objects and are applied before anything else. Here the test
-//! kit creates them when the operator is started. Requests of the test wait until that is done, and, if the API server
-//! calls the webhooks over TLS, until it does so with success.
+//! kit creates them when the operator starts. Requests of the test wait until that is done. If the API server calls the
+//! webhooks over TLS, they also wait until such a call succeeds.
 
 mod trusted;
 
@@ -25,28 +25,28 @@ use tower::BoxError;
 
 pub(crate) use self::trusted::Probe;
 
-/// The field manager of these objects. It is another one than that of applied manifests, whose fields would be removed by
-/// an apply that contains only the conversion of a definition.
+/// The field manager of these objects. It must differ from that of applied manifests: an apply that contains only the
+/// conversion of a CRD would remove the manifests' fields.
 const FIELD_MANAGER: &str = "evenkeel-webhooks";
-/// How often a request is tried, so that a fault that was meant for others does no harm.
+/// How often a request is attempted, so that a fault that was injected for other clients does no harm.
 const TRIES: usize = 5;
-/// The time between two tries.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How the API server reaches the webhooks of operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// By a call in this process, in virtual time.
+    /// In this process, in virtual time.
     #[default]
     InProcess,
     /// Over TLS on a port of this machine, from the API server in this process.
     OverTls,
-    /// Over TLS on a port of this machine, from the API server of a remote cluster, which other tests use, too.
+    /// Over TLS on a port of this machine, from the API server of a remote cluster that other tests share.
     Remote,
 }
 
-/// The tests of this process that convert the objects of a definition on a remote cluster. A definition has one conversion,
-/// so they take turns.
+/// One lock for each CRD of a remote cluster whose objects tests of this process convert. A CRD has only one
+/// conversion, so the tests take turns.
 static CONVERTING: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>> = Mutex::new(BTreeMap::new());
 
 /// What is registered for one deployment of an operator.
@@ -54,7 +54,7 @@ static CONVERTING: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>> = Mutex:
 pub(crate) struct Registered {
     /// The `MutatingWebhookConfiguration` and the `ValidatingWebhookConfiguration`.
     pub(crate) configurations: Vec<Value>,
-    /// The `spec.conversion` of definitions, by the name of the definition.
+    /// The `spec.conversion` of CRDs, by the name of the CRD.
     pub(crate) conversions: BTreeMap<String, Value>,
 }
 
@@ -62,32 +62,32 @@ pub(crate) struct Registered {
 pub(crate) struct Registrations {
     reach: Reach,
     state: Mutex<State>,
-    /// Notified when a registration has ended.
+    /// Notified when a registration is complete.
     ended: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// How many registrations have begun and not ended.
+    /// How many registrations are in progress.
     pending: usize,
     deployments: BTreeMap<String, Registered>,
     /// The deployment that an operator belongs to, by the operator's name.
     operators: BTreeMap<String, String>,
-    /// Where the webhooks of a deployment are served over TLS, by the deployment's name. Its replicas share the listener,
-    /// which is closed when none is left.
+    /// Where the webhooks of a deployment are served over TLS, by the deployment's name. Its replicas share the
+    /// listener, which is closed when no replica is left.
     ports: BTreeMap<String, (SocketAddr, Weak<TcpListener>)>,
     /// The namespaces and names of the Secrets with the certificates of operators.
     secrets: BTreeSet<(String, String)>,
-    /// The turn of this test to convert the objects of a definition, by the definition's name.
+    /// The lock by which this test has its turn to convert the objects of a CRD, by the CRD's name.
     turns: BTreeMap<String, OwnedMutexGuard<()>>,
 }
 
-/// A registration that has begun. Requests of the test wait until it is dropped.
+/// A registration in progress. Requests of the test wait until it is dropped.
 pub(crate) struct Registration {
     registrations: Arc<Registrations>,
     before: Registered,
     wanted: Registered,
-    /// How to find out that the API server calls the webhooks.
+    /// Finds out whether the API server calls the webhooks.
     probe: Option<Arc<Probe>>,
 }
 
@@ -101,8 +101,8 @@ impl Registrations {
         self.reach
     }
 
-    /// The listener for the webhooks of a deployment: that of its other replicas, or a new one on the port that the
-    /// deployment had before.
+    /// Returns the listener for the webhooks of a deployment: that of its other replicas, or a new one on the
+    /// deployment's previous port.
     pub(crate) fn listener(&self, deployment: &str) -> io::Result<(SocketAddr, Arc<TcpListener>)> {
         let mut state = self.state.lock();
         let known = state.ports.get(deployment);
@@ -116,7 +116,7 @@ impl Registrations {
         Ok((address, listener))
     }
 
-    /// The deployment for which `is_same` says that its operator is a replica of another one.
+    /// Returns the deployment that another replica of the same operator belongs to, if `is_same` finds one.
     pub(crate) fn replica_of(
         &self,
         is_same: impl Fn(&str, Option<SocketAddr>, &Registered) -> bool,
@@ -127,8 +127,8 @@ impl Registrations {
         state.deployments.iter().find(same).map(|(name, _)| name.clone())
     }
 
-    /// Begins to register an operator of a deployment, in place of what was registered for that deployment before. Returns
-    /// `None` if nothing is to be changed.
+    /// Begins to register an operator of a deployment, replacing what was registered for the deployment before. Returns
+    /// `None` if nothing changes.
     pub(crate) fn begin(
         self: &Arc<Self>,
         operator: &str,
@@ -146,13 +146,13 @@ impl Registrations {
         Some(Registration { registrations: self.clone(), before, wanted, probe: None })
     }
 
-    /// Begins to remove the registration of an operator that has no webhooks any more. Returns `None` if it had none.
+    /// Begins to remove the registration of an operator that no longer has webhooks. Returns `None` if it had none.
     pub(crate) fn withdraw(self: &Arc<Self>, operator: &str) -> Option<Registration> {
         let deployment = self.state.lock().operators.remove(operator)?;
         self.begin(operator, &deployment, Registered::default())
     }
 
-    /// Notes the Secret with the certificates of an operator, which is deleted after the test.
+    /// Remembers the Secret with the certificates of an operator, which is deleted after the test.
     pub(crate) fn note_secret(&self, namespace: &str, name: &str) {
         self.state.lock().secrets.insert((namespace.to_owned(), name.to_owned()));
     }
@@ -167,7 +167,8 @@ impl Registrations {
         Ok(())
     }
 
-    /// Removes what is registered on a remote cluster, at the end of a test: others use the definitions.
+    /// Removes everything that was registered on a remote cluster at the end of a test, because other tests use its
+    /// CRDs.
     pub(crate) async fn withdraw_all(self: &Arc<Self>, client: &Client) -> Result<(), BoxError> {
         let operators: Vec<String> = self.state.lock().operators.keys().cloned().collect();
         for operator in operators {
@@ -179,7 +180,7 @@ impl Registrations {
         Ok(())
     }
 
-    /// Waits for the turn of this test to convert the objects of a definition.
+    /// Waits until this test may convert the objects of a CRD.
     async fn take_turn(&self, definition: &str) {
         if self.reach != Reach::Remote || self.state.lock().turns.contains_key(definition) {
             return;
@@ -200,14 +201,14 @@ impl Registrations {
         }
     }
 
-    /// The `spec.conversion` that was registered for a definition.
+    /// Returns the `spec.conversion` that was registered for a CRD.
     fn conversion(&self, definition: &str) -> Option<Value> {
         let state = self.state.lock();
         state.deployments.values().find_map(|registered| registered.conversions.get(definition)).cloned()
     }
 
-    /// After a definition was written: registers its conversion, which the writer need not know, as on a real cluster the
-    /// manifests of the operator contain it.
+    /// Registers the conversion of a CRD again after the CRD was written. The writer need not know the conversion: on a
+    /// real cluster, it is part of the operator's manifests.
     pub(crate) async fn definition_written(&self, client: &Client, definition: &str) {
         let Some(conversion) = self.conversion(definition) else { return };
         if let Err(error) = self.register_conversion(client, definition, &conversion).await {
@@ -240,7 +241,7 @@ impl Drop for Registration {
 }
 
 impl Registration {
-    /// Sets how to find out that the API server calls the webhooks.
+    /// Sets how to find out whether the API server calls the webhooks.
     pub(crate) fn probe(mut self, probe: Arc<Probe>) -> Self {
         self.probe = Some(probe);
         self
@@ -280,7 +281,7 @@ impl Registration {
     }
 }
 
-/// The name of the definition that a request writes.
+/// Returns the name of the CRD that a request writes.
 pub(crate) fn written_definition(
     method: &Method,
     path: &str,
@@ -295,7 +296,7 @@ pub(crate) fn written_definition(
     }
 }
 
-/// A definition with nothing but its name.
+/// Returns a CRD with only its name.
 fn bare_definition(definition: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -303,7 +304,7 @@ fn bare_definition(definition: &str) -> Value {
     })
 }
 
-/// Sets the conversion of a definition. Returns `false` if the definition does not exist, or is as wanted.
+/// Sets the conversion of a CRD. Returns `false` if the CRD does not exist, or already has this conversion.
 async fn convert(client: &Client, definition: &str, conversion: &Value) -> kube::Result<bool> {
     let mut object = bare_definition(definition);
     let api = api(client, &object);
@@ -325,7 +326,7 @@ fn without_bundle(conversion: &Value) -> Value {
     conversion
 }
 
-/// Removes the conversion of a definition, if the definition exists.
+/// Removes the conversion of a CRD, if the CRD exists.
 async fn take_back(client: &Client, definition: &str, reach: Reach) -> kube::Result<()> {
     let object = bare_definition(definition);
     let api = api(client, &object);
@@ -335,7 +336,7 @@ async fn take_back(client: &Client, definition: &str, reach: Reach) -> kube::Res
     if reach == Reach::InProcess {
         return again(|| apply(client, &object)).await;
     }
-    // The operator has applied a `caBundle`, which would be left over if only our own fields were removed.
+    // The operator has applied a `caBundle`, which would remain if only our own fields were removed.
     let none = Patch::Merge(json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } }));
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
     again(|| api.patch(definition, &parameters, &none)).await.map(drop)
@@ -357,7 +358,7 @@ fn accept_gone(error: kube::Error) -> kube::Result<()> {
     }
 }
 
-/// Tries a request some times.
+/// Attempts a request several times.
 async fn again<T, F: Future<Output = kube::Result<T>>>(request: impl Fn() -> F) -> kube::Result<T> {
     for _ in 1..TRIES {
         if let Ok(done) = request().await {

@@ -1,4 +1,4 @@
-//! Watches that begin with the list of an older revision, as an API server answers that lags behind the store.
+//! Watches that begin with a list at an older revision, as an API server serves them whose view lags behind the store.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use tower::BoxError;
 
 use super::backend::{Backend, ResponseBody};
 
-/// The parameters of a watch that a list does not have, or that differ when the watch begins at a revision.
+/// The query parameters that say where a watch begins, which a list lacks or has with other values.
 const REPLACED: [&str; 6] = [
     "watch",
     "sendInitialEvents",
@@ -21,13 +21,13 @@ const REPLACED: [&str; 6] = [
     "timeoutSeconds",
 ];
 
-/// A watch that begins with a list of an older revision: its first events, and the watch from there on.
+/// A watch that begins with a list at an older revision: its first events, and the watch from there on.
 pub(super) struct StaleWatch {
     pub(super) first: VecDeque<Bytes>,
     pub(super) rest: Response<ResponseBody>,
 }
 
-/// Opens a watch that begins with the list of this revision. `None` if the server no longer knows the revision.
+/// Opens a watch that begins with the list at this revision. Returns `None` if the server no longer has the revision.
 pub(super) async fn open(
     backend: &Backend,
     request: &Request<Full<Bytes>>,
@@ -45,7 +45,7 @@ pub(super) async fn open(
     Ok((rest.status() == StatusCode::OK).then(|| StaleWatch { first: events(&list, revision), rest }))
 }
 
-/// The request with these parameters instead of those that say where the watch begins.
+/// Returns the request with these query parameters in place of those that say where the watch begins.
 fn with_query(request: &Request<Full<Bytes>>, query: &str) -> Request<Full<Bytes>> {
     let kept = request.uri().query().unwrap_or_default().split('&');
     let kept = kept.filter(|pair| !REPLACED.contains(&pair.split('=').next().unwrap_or_default()));
@@ -63,7 +63,7 @@ fn with_query(request: &Request<Full<Bytes>>, query: &str) -> Request<Full<Bytes
     copy
 }
 
-/// Lists of metadata have a media type of their own.
+/// Sets the media type of a list of metadata, which differs from that of single metadata objects.
 fn as_list(headers: &mut http::HeaderMap) {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let list = accept.map(|it| it.replace("as=PartialObjectMetadata;", "as=PartialObjectMetadataList;"));
@@ -72,7 +72,7 @@ fn as_list(headers: &mut http::HeaderMap) {
     }
 }
 
-/// The events of a streamed list: the objects, and the bookmark that ends the list.
+/// Returns the events of a streamed list: the objects, and the bookmark that ends the list.
 fn events(list: &Value, revision: u64) -> VecDeque<Bytes> {
     let version = list["apiVersion"].as_str().unwrap_or_default();
     let kind = list["kind"].as_str().unwrap_or_default();

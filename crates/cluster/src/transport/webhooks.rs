@@ -1,4 +1,4 @@
-//! The calls of the API server to webhooks: to a service in this process, or over the network. The test kit observes
+//! Carries the API server's calls to webhooks, to a service in this process or over the network. The test kit observes
 //! and breaks them here.
 //!
 //! A call passes: ledger ▸ record ▸ faults ▸ service in this process, or network ▸ record.
@@ -23,11 +23,11 @@ use tower::{BoxError, ServiceExt as _};
 use super::record::{Asked, Outcome, Recorder};
 use crate::webhooks::{ANSWER_BYTES_MAX, USER_AGENT, Webhooks, content_type};
 
-/// The port of a webhook whose URL names none.
+/// The port of a webhook whose URL has none.
 const HTTPS_PORT: u16 = 443;
-/// The name of the API server in the record, as the one that calls webhooks.
+/// The API server's name in the record, as the caller of webhooks.
 const API_SERVER: &str = "kube-apiserver";
-/// The response to a call with the fault [`WebhookFault::Nonsense`]: valid HTTP with a body that is no review.
+/// The response to a call with the fault [`WebhookFault::Nonsense`]: valid HTTP with a body that is not a review.
 const NONSENSE: &[u8] = b"<html>nonsense (injected)</html>";
 
 /// The place of a webhook: the host and port to which the API server sends its reviews.
@@ -43,8 +43,8 @@ const NONSENSE: &[u8] = b"<html>nonsense (injected)</html>";
 pub struct WebhookAddress(String);
 
 impl WebhookAddress {
-    /// The address in the `clientConfig.url` of a webhook. The path and the query are ignored: the webhook gets the
-    /// requests for all paths.
+    /// Makes the address of the `clientConfig.url` of a webhook. The path and the query are ignored, so the webhook
+    /// gets the requests for all paths.
     ///
     /// # Panics
     /// Panics if this is not a URL with a host.
@@ -57,7 +57,7 @@ impl WebhookAddress {
         Self(format!("{host}:{}", uri.port_u16().unwrap_or(HTTPS_PORT)))
     }
 
-    /// The address of the Service in the `clientConfig.service` of a webhook. The Service object need not exist.
+    /// Makes the address of the Service in the `clientConfig.service` of a webhook. The Service object need not exist.
     pub fn service(namespace: &str, name: &str, port: u16) -> Self {
         Self(format!("{name}.{namespace}.svc:{port}"))
     }
@@ -69,9 +69,10 @@ impl WebhookAddress {
 pub enum WebhookFault {
     /// Nothing listens at the webhook's address: the connection is refused.
     Down,
-    /// The webhook gets the request after this time. If that is longer than its timeout, the API server gives up.
+    /// The webhook gets the request after this delay. If the delay is longer than the webhook's timeout, the API server
+    /// gives up.
     Slow(Duration),
-    /// The webhook answers with status 200 and a body that is no review.
+    /// The webhook responds with status 200 and a body that is not a review.
     Nonsense,
 }
 
@@ -79,7 +80,7 @@ pub enum WebhookFault {
 type Handler = Arc<dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, HandlerAnswer> + Send + Sync>;
 type HandlerAnswer = Result<WebhookAnswer, BoxError>;
 
-/// The handlers of one address. A Service with several replicas has several.
+/// The handlers of one address, one for each replica.
 #[derive(Default)]
 struct Backends {
     handlers: Vec<(u64, Handler)>,
@@ -93,21 +94,21 @@ struct Routes {
     next_id: AtomicU64,
 }
 
-/// Keeps a webhook in this process reachable. After it is dropped, connections to the webhook are refused, as if its
+/// Keeps a webhook in this process reachable. When it is dropped, connections to the webhook are refused, as if its
 /// process had ended.
 #[must_use = "the webhook is served until this is dropped"]
 pub struct ServedWebhook(Serving);
 
 /// How a webhook is served.
 enum Serving {
-    /// By a handler of the transport.
+    /// By a handler in the transport.
     Handler { routes: Arc<Routes>, address: WebhookAddress, id: u64 },
     /// By a server on a port.
     Server(JoinHandle<()>),
 }
 
 impl ServedWebhook {
-    /// Webhooks that a server on a port serves, which runs in this task.
+    /// Webhooks that are served by a server on a port, which runs in this task.
     pub(crate) fn server(task: JoinHandle<()>) -> Self {
         Self(Serving::Server(task))
     }
@@ -149,7 +150,7 @@ pub(crate) struct WebhookTransport {
     by: Arc<str>,
 }
 
-/// A fault that is still to be injected.
+/// A fault that has not been injected often enough yet.
 struct Armed {
     url_part: String,
     fault: WebhookFault,
@@ -169,13 +170,13 @@ impl WebhookTransport {
         }
     }
 
-    /// The record that the calls are entered in, which the transport of the clients shares.
+    /// The record that the calls are entered into, shared with the clients' transport.
     pub(crate) fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }
 
-    /// Serves the webhook at an address by a service in this process, until the result is dropped. Several services at
-    /// one address take turns, like the replicas behind a Service.
+    /// Serves the webhook at an address by a service in this process, until the returned value is dropped. Several
+    /// services at one address take turns, like replicas behind a Service.
     pub(crate) fn serve<S, B>(&self, address: WebhookAddress, service: S) -> ServedWebhook
     where
         S: tower::Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + 'static,
@@ -203,7 +204,7 @@ impl WebhookTransport {
         ServedWebhook(Serving::Handler { routes: self.routes.clone(), address, id })
     }
 
-    /// Makes the next `times` calls of webhooks whose URL contains `url_part` fail.
+    /// Makes the next `times` calls fail to webhooks whose URL contains `url_part`.
     pub(crate) fn arm(&self, url_part: String, fault: WebhookFault, times: usize) {
         if times > 0 {
             self.faults.lock().push(Armed { url_part, fault, left: times });
@@ -222,7 +223,7 @@ impl WebhookTransport {
         Some(fault)
     }
 
-    /// The next backend of an address in this process; `None` if the address was never served here.
+    /// Returns the next backend of an address in this process, or `None` if the address was never served here.
     fn next_backend(&self, destination: &str) -> Option<Result<Handler, String>> {
         let mut routes = self.routes.by_destination.lock();
         let backends = routes.get_mut(destination)?;
@@ -280,7 +281,7 @@ impl WebhookCaller for WebhookTransport {
     }
 }
 
-/// Asks a webhook in this process.
+/// Calls a webhook in this process.
 async fn ask(handler: Handler, question: WebhookQuestion) -> Result<WebhookAnswer, String> {
     let request = Request::post(question.path)
         .header(header::HOST, question.authority)
@@ -289,7 +290,7 @@ async fn ask(handler: Handler, question: WebhookQuestion) -> Result<WebhookAnswe
         .header(header::USER_AGENT, USER_AGENT)
         .body(Full::new(question.body))
         .map_err(|error| error.to_string())?;
-    // A webhook that panics is not a panic of the API server, which sees a broken connection.
+    // The panic of a webhook must not reach the API server, which sees a broken connection.
     match AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(error.to_string()),
@@ -297,7 +298,7 @@ async fn ask(handler: Handler, question: WebhookQuestion) -> Result<WebhookAnswe
     }
 }
 
-/// The error of a connection that nobody accepts, in the words of Go.
+/// Returns the error of a refused connection, in Go's words.
 fn refused(address: &str) -> String {
     format!("dial tcp {address}: connect: connection refused")
 }

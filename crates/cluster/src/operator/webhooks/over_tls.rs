@@ -1,8 +1,8 @@
-//! The webhooks of an operator that the API server calls over TLS: on a remote cluster, and in tests in real time.
+//! Serves the webhooks of an operator over TLS, for remote clusters and for tests in real time.
 //!
-//! They are served on a port of this machine by the operator's own server, with the certificates that the operator makes,
-//! and registered by URL. Replicas share the port. On a remote cluster, which others use at the same time, the webhooks
-//! review objects in the namespace of the test only.
+//! The operator's own server listens on a port of this machine, with certificates that the operator makes itself, and
+//! the webhooks are registered by URL. Replicas share the port. On a remote cluster, which others use at the same time,
+//! the webhooks review only objects in the namespace of the test.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use tower::BoxError;
 use super::dns_name;
 use crate::transport::{Probe, Reach, Registered, Registration, ServedWebhook, Wire, installer};
 
-/// The namespace of the Secrets with the certificates: one that the webhooks do not review, or an operator that reviews
-/// Secrets could not make its certificate.
+/// The namespace of the Secrets with certificates. The webhooks must not review it: otherwise an operator that reviews
+/// Secrets could not write its own certificate.
 const SECRETS: &str = "kube-system";
 
-/// Webhooks that are served, and what registers them.
+/// Webhooks in service, and their pending registration.
 type Served = (ServedWebhook, Option<Registration>);
 
-/// Serves the webhooks of a manager until the result is dropped, and begins to register them. Returns `None` if the
-/// manager has no webhooks.
+/// Serves the webhooks of a manager until the returned value is dropped, and begins to register them. Returns `None` if
+/// the manager has no webhooks.
 ///
 /// # Errors
-/// Fails if two webhooks have the same path or name, or if no port can be bound.
+/// Fails if two webhooks have one path or one name, or if no port can be bound.
 pub(crate) fn serve(
     wire: &Arc<Wire>,
     operator: &str,
@@ -66,7 +66,8 @@ pub(crate) fn serve(
     Ok((manager, Some((ServedWebhook::server(task), registration))))
 }
 
-/// The deployment of an operator with these webhooks. Operators with the same webhooks are replicas of one.
+/// Returns the deployment of an operator with these webhooks. Operators with equal webhooks are replicas of one
+/// deployment.
 fn deployment(wire: &Wire, operator: &str, scope: &Scope<'_>, webhooks: &Webhooks) -> String {
     let registrations = &wire.registrations;
     let same = registrations.replica_of(|name, address, known| {
@@ -76,7 +77,7 @@ fn deployment(wire: &Wire, operator: &str, scope: &Scope<'_>, webhooks: &Webhook
     same.unwrap_or_else(|| dns_name(operator))
 }
 
-/// What the webhooks of a test review.
+/// Which objects the webhooks of a test review.
 struct Scope<'a> {
     /// The namespace of the test.
     namespace: &'a str,
@@ -84,7 +85,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// The name of the configurations of a deployment: no other test uses it.
+    /// Returns the name of a deployment's configurations, which no other test uses.
     fn object_name(&self, deployment: &str) -> String {
         format!("{deployment}.{}", self.namespace)
     }
@@ -97,7 +98,8 @@ impl Scope<'_> {
         }
     }
 
-    /// A configuration whose webhooks review objects in this scope only. `None` if it has only probing webhooks.
+    /// Limits the webhooks of a configuration to objects in this scope. Returns `None` if only probing webhooks would
+    /// be left.
     fn limited(&self, mut configuration: Value) -> Option<Value> {
         let hooks = configuration["webhooks"].as_array_mut()?;
         if hooks.iter().all(Probe::is) {

@@ -1,4 +1,4 @@
-//! How two objects differ that should be the same.
+//! Compares two objects that should be equal.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// A field that is not the same in two objects.
+/// A field that differs between two objects.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Difference {
     /// The path of the field.
@@ -38,7 +38,7 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// What this difference has in common with those of other items of a list, and with other texts of an error.
+    /// Identifies equivalent differences: those in other items of a list, and those with other texts of an error.
     pub(super) fn kind(&self) -> (String, u8) {
         let mut field = String::new();
         let mut in_index = false;
@@ -61,8 +61,8 @@ impl Difference {
     }
 }
 
-/// The fields of two objects that are not the same: the outermost ones. Null and an empty list or map are the same as
-/// nothing, as in Kubernetes. Of the metadata only labels and annotations are compared, and others may be added.
+/// Returns the outermost fields that differ between two objects. Null and empty lists or maps mean the same as absence,
+/// as in Kubernetes. Of the metadata only labels and annotations are compared, and new ones may be added.
 pub(crate) fn differences(before: &Value, after: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     walk(before, after, String::new(), &mut found);

@@ -1,4 +1,4 @@
-//! Objects from the schema of a custom resource.
+//! Generates objects from the schema of a custom resource.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +7,26 @@ use serde_json::{Map, Value, json};
 
 use super::pattern;
 
-/// Numbers without limits are this far from zero at most: they fit into every type of number but the smallest, which
-/// have limits.
+/// The largest absolute value of numbers without limits: they fit into every number type except the smallest, whose
+/// schemas have limits.
 const NUMBER_MAX: i64 = 1000;
-/// How many items a list has at most beyond its least number, and entries a map.
+/// How many items above its minimum a list has at most, and how many entries a map.
 const MORE_ITEMS: u64 = 2;
-/// How many texts of a pattern are tried until one has the right length.
+/// How many texts are generated for a pattern until one has the right length.
 const TRIES: usize = 50;
 
 /// Which optional fields an object has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// None.
+    /// No optional fields.
     Required,
-    /// All.
+    /// All optional fields.
     All,
-    /// Each with a chance of one half.
+    /// Each optional field with a chance of one half.
     Random,
 }
 
-/// Makes objects. Texts are all different, so that two fields that change places are noticed.
+/// Generates objects. All texts differ, so that swapped fields are noticed.
 pub(super) struct Generator {
     env: Env,
     words: u64,
@@ -38,7 +38,7 @@ impl Generator {
         Self { env, words: 0, presence: Presence::Random }
     }
 
-    /// An object of this schema, without type and metadata.
+    /// Generates an object for this schema, without type and metadata.
     pub(super) fn object(&mut self, schema: &Value, presence: Presence) -> Value {
         self.presence = presence;
         let mut object = self.fields(schema);
@@ -48,7 +48,7 @@ impl Generator {
         object.into()
     }
 
-    /// The metadata of an object.
+    /// Generates the metadata of an object.
     pub(super) fn metadata(&mut self, presence: Presence) -> Value {
         self.presence = presence;
         let mut metadata = json!({ "name": "example", "namespace": "default" });
@@ -72,7 +72,7 @@ impl Generator {
         }
     }
 
-    /// A text that no other field has.
+    /// Returns a text that no other field has.
     fn word(&mut self) -> String {
         self.words += 1;
         format!("w{}", self.words)
@@ -98,7 +98,7 @@ impl Generator {
         }
     }
 
-    /// A value of an enum other than null.
+    /// Returns a value of an enum other than null.
     fn one_of(&self, values: &Value) -> Option<Value> {
         let values: Vec<&Value> = values.as_array()?.iter().filter(|value| !value.is_null()).collect();
         let at = usize::try_from(self.below(values.len() as u64)).ok()?;
@@ -130,7 +130,7 @@ impl Generator {
         fields
     }
 
-    /// Adds the entries of a map, and unknown fields where they are preserved.
+    /// Adds entries to a map, and unknown fields where the schema preserves them.
     fn add_entries(&mut self, schema: &Value, fields: &mut Map<String, Value>) {
         let least = schema["minProperties"].as_u64().unwrap_or(0);
         let of_map = &schema["additionalProperties"];
@@ -176,7 +176,7 @@ impl Generator {
         }
     }
 
-    /// A number with a fraction that every type of number can hold, if the limits allow it.
+    /// Returns a number with a fraction that every floating-point type represents exactly, if the limits allow one.
     fn number(&self, schema: &Value) -> f64 {
         let number = self.integer(schema) as f64;
         let with_fraction = number + 0.5;
@@ -201,7 +201,7 @@ impl Generator {
         (text + &padding).chars().take(most).collect()
     }
 
-    /// A text of one of Kubernetes' formats.
+    /// Returns a text in one of Kubernetes' formats.
     fn formatted(&self, format: &str, word: &str) -> Option<String> {
         let small = self.below(60);
         Some(match format {
@@ -221,7 +221,7 @@ impl Generator {
         })
     }
 
-    /// A value of any type.
+    /// Returns a value of any type.
     fn anything(&mut self) -> Value {
         match self.below(3) {
             0 => self.below(100).into(),
@@ -231,7 +231,7 @@ impl Generator {
     }
 }
 
-/// The alternative of `oneOf` or `anyOf` that an object fulfils.
+/// The alternative of `oneOf` or `anyOf` that a generated object satisfies.
 #[derive(Default)]
 struct Branch<'a> {
     required: BTreeSet<&'a str>,
@@ -258,7 +258,7 @@ impl<'a> Branch<'a> {
     }
 }
 
-/// The fields that a schema requires.
+/// Returns the fields that a schema requires.
 fn required(schema: &Value) -> impl Iterator<Item = &str> {
     schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
@@ -278,7 +278,7 @@ fn preserves(schema: &Value) -> bool {
     schema["x-kubernetes-preserve-unknown-fields"] == true
 }
 
-/// Removes items of a set or a list with keys that are there twice.
+/// Removes duplicate items of a set, or of a list with keys.
 fn without_twins(items: Vec<Value>, schema: &Value) -> Vec<Value> {
     let keys = schema["x-kubernetes-list-map-keys"].as_array();
     let is_set = schema["x-kubernetes-list-type"] == "set";

@@ -1,14 +1,14 @@
-//! Texts that match a regular expression.
+//! Generates texts that match a regular expression.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// How often `*` and `+` repeat at most, beyond the least number.
+/// How often `*` and `+` repeat at most, above their minimum.
 const MORE: u32 = 3;
-/// The characters that are taken if a class has some of them: those that one can read.
+/// The range of readable characters, which are preferred if a class contains some of them.
 const READABLE: (u32, u32) = (0x21, 0x7e);
 
-/// A text that matches the pattern, chosen by `below`, which returns a number below its argument. Returns `None` for a
-/// pattern that is not understood: one with word boundaries, or with the syntax of another language.
+/// Returns a text that matches the pattern. Choices are made by `below`, which returns a number below its argument.
+/// Returns `None` for an unsupported pattern: one with word boundaries, or with the syntax of another language.
 pub(super) fn sample(pattern: &str, below: &mut dyn FnMut(u64) -> u64) -> Option<String> {
     let parsed = regex_syntax::parse(pattern).ok()?;
     let mut text = String::new();
@@ -41,7 +41,7 @@ fn write(pattern: &Hir, below: &mut dyn FnMut(u64) -> u64, text: &mut String) ->
     Some(())
 }
 
-/// A character of a class: a readable one if there is one.
+/// Returns a character of a class, a readable one if possible.
 fn member(class: &Class, below: &mut dyn FnMut(u64) -> u64) -> Option<char> {
     let ranges: Vec<(u32, u32)> = match class {
         Class::Unicode(class) => {
@@ -62,7 +62,7 @@ fn member(class: &Class, below: &mut dyn FnMut(u64) -> u64) -> Option<char> {
 mod tests {
     use super::*;
 
-    /// Samples of a pattern by counting.
+    /// Returns samples of a pattern, with choices made by counting.
     fn samples(pattern: &str) -> Vec<Option<String>> {
         let mut state = 0;
         let mut below = |bound: u64| {

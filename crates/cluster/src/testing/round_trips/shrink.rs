@@ -1,4 +1,4 @@
-//! The smallest object that still shows something.
+//! Finds the smallest object that still shows a problem.
 
 use serde_json::Value;
 
@@ -15,12 +15,12 @@ enum Step {
 #[derive(Clone, Debug)]
 struct Cut {
     path: Vec<Step>,
-    /// The default that takes the place of the value. Without one, the value is removed.
+    /// The default that replaces the value. Without one, the value is removed.
     default: Option<Value>,
 }
 
-/// Removes optional fields, items and entries, and sets others to their defaults, as long as `shows` holds. The outermost
-/// come first.
+/// Removes optional fields, items and entries, and sets others to their defaults, as long as `shows` holds. Tries the
+/// outermost first.
 pub(super) fn smallest(object: &Value, schema: &Value, shows: impl Fn(&Value) -> bool) -> Value {
     let mut smallest = object.clone();
     loop {
@@ -32,7 +32,7 @@ pub(super) fn smallest(object: &Value, schema: &Value, shows: impl Fn(&Value) ->
     }
 }
 
-/// All ways to make an object smaller, the outermost first.
+/// Returns all ways to make an object smaller, the outermost first.
 fn cuts(object: &Value, schema: &Value) -> Vec<Cut> {
     let mut found = Vec::new();
     collect(object, schema, &mut Vec::new(), &mut found);

@@ -1,4 +1,4 @@
-//! When the API server calls webhooks over TLS with success: it has seen their configurations, and trusts the certificates
+//! Waits until the API server can call webhooks over TLS: it has seen their configurations, and trusts the certificates
 //! that the operator has made.
 
 use std::collections::BTreeMap;
@@ -17,19 +17,20 @@ use tower::BoxError;
 
 use super::{api, bare_definition, name};
 
-/// How often is looked.
+/// How often the state is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often is looked at most: half a minute, in which an operator makes its first certificate many times over.
+/// How many checks are made at most. They take half a minute, much longer than an operator needs for its first
+/// certificate.
 const LOOKS_MAX: usize = 1500;
-/// How long a remote API server may take until it converts as a changed definition says. It does not tell. Its watch of
-/// definitions takes milliseconds.
+/// How long a remote API server may take to apply a changed conversion of a CRD. The API server does not report it; its
+/// watch of CRDs takes milliseconds.
 pub(super) const DEFINITION_SEEN: Duration = Duration::from_millis(500);
 
-/// The label of the objects that are sent through the API server to find out whether it calls the webhooks.
+/// The label of objects that are sent to the API server only to find out whether it calls the webhooks.
 const LABEL: &str = "evenkeel.dev/webhook-probe";
-/// The name of that object, which is never stored.
+/// The name of the probe object, which is never stored.
 const PROBED: &str = "webhook-probe";
-/// The names of the probing webhooks end with this.
+/// The suffix of the names of probing webhooks.
 const NAME_SUFFIX: &str = ".ready.evenkeel.dev";
 
 /// Waits until every webhook of these configurations has a `caBundle`.
@@ -66,7 +67,7 @@ async fn look(client: &Client, object: &Value, is_wanted: impl Fn(&Value) -> boo
     Err(format!("{} {} has no caBundle", object["kind"], object["metadata"]["name"]).into())
 }
 
-/// Which of the probing webhooks of an operator were called.
+/// Which probing webhooks of an operator have been called.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     mutating: AtomicBool,
@@ -103,13 +104,13 @@ impl Probe {
         [(LABEL.to_owned(), String::new())].into()
     }
 
-    /// Whether a webhook is one of the probing ones.
+    /// Whether a webhook is a probing one.
     pub(crate) fn is(hook: &Value) -> bool {
         hook["name"].as_str().is_some_and(|name| name.ends_with(NAME_SUFFIX))
     }
 
-    /// Waits until the API server calls the webhooks of these configurations. If they are new, this operator must be the
-    /// one that is called, and not another one that is about to end.
+    /// Waits until the API server calls the webhooks of these configurations. If they are new, the call must reach this
+    /// operator, and not a previous one that is about to end.
     pub(super) async fn await_calls(
         &self,
         client: &Client,

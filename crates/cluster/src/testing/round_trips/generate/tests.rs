@@ -1,6 +1,6 @@
 use super::*;
 
-/// Makes many objects of a schema.
+/// Generates many objects for a schema.
 fn made(schema: &Value) -> Vec<Value> {
     let mut generator = Generator::new(Env::seeded(7));
     let presences = [Presence::Required, Presence::All].into_iter();

@@ -35,7 +35,7 @@ pub(crate) fn selects(
     })
 }
 
-/// Returns the label selector in `spec.selector`, where most claimants have it.
+/// Returns the label selector in `spec.selector`, which most kinds that adopt objects have.
 pub(crate) fn selector(claimant: &Object) -> Option<LabelSelector> {
     claimant.label_selector("spec/selector")
 }

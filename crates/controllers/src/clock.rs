@@ -1,8 +1,9 @@
-//! Time as statuses hold it, and upkeep timers.
+//! Times as statuses store them, and upkeep timers.
 //!
-//! A key that must be reconciled again soon to make progress is requeued with `Action::requeue`: that is *work*, and
-//! `settled()` waits for it, because the cluster runs these controllers with `Manager::later_looks_are_work`. A deadline that matters only if nothing happens until then (a rollout that may get stuck, a
-//! schedule, a time to live) is *upkeep*: [`Reminders`] keep it out of the ledger.
+//! A key that must soon be reconciled again to make progress is requeued with `Action::requeue`. That counts as *work*,
+//! for which `settled()` waits, because the cluster runs these controllers with `Manager::later_looks_are_work`. A
+//! deadline that matters only if nothing happens until then (a rollout that may get stuck, a schedule, a time to live)
+//! is *upkeep*: [`Reminders`] keep it out of the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -28,7 +28,7 @@ const PREFIX_MAX: usize = 223;
 pub(crate) struct Parent<'a> {
     /// The owner reference that makes the parent the controller of its revisions.
     owner: OwnerReference,
-    /// The namespace and the annotations of the parent, which each revision has too.
+    /// The namespace and the annotations of the parent, which are copied to each revision.
     metadata: &'a ObjectMeta,
     /// The present template.
     template: &'a Tree,
@@ -37,7 +37,7 @@ pub(crate) struct Parent<'a> {
 }
 
 impl<'a> Parent<'a> {
-    /// The parent of a history, with its template in `spec.template`.
+    /// Makes the history of a parent whose template is in `spec.template`.
     pub(crate) fn new(kind: &'static Kind, parent: &'a Object) -> Self {
         Self {
             owner: controller_reference(kind, parent),

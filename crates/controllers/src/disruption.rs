@@ -34,7 +34,7 @@ pub(crate) fn controller() -> Controller<Object> {
         .state(reminders)
 }
 
-/// Returns the value of the label index that finds the pods of a budget.
+/// Returns the key in the label index under which the pods of a budget are found.
 fn selector_key(budget: &PodDisruptionBudget) -> String {
     let labels = budget.text_map("spec/selector/matchLabels");
     label_index::selector_key(budget.in_namespace(), Some(&labels))

@@ -49,7 +49,7 @@ fn by_selector() -> Index<Service> {
     })
 }
 
-/// Returns the value of the label index that finds the pods of a Service.
+/// Returns the key in the label index under which the pods of a Service are found.
 fn selector_key(service: &Service) -> String {
     label_index::selector_key(service.in_namespace(), Some(&service.text_map("spec/selector")))
 }

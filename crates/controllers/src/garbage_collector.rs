@@ -32,8 +32,8 @@ const CONCURRENT: usize = 20;
 /// The graph of owners and dependents, which the metadata informers update.
 pub(crate) struct GarbageCollector {
     graph: Mutex<Graph>,
-    /// The uids of objects with an owner of a kind that is unknown or not watched. They are checked again when the list of
-    /// kinds changes, or of those that are watched.
+    /// The uids of objects with an owner of an unknown kind, or of a kind that is not watched. They are checked again
+    /// when the list of known or watched kinds changes.
     unresolved: Mutex<BTreeSet<String>>,
     keys: KeySender,
 }
@@ -82,7 +82,7 @@ impl GarbageCollector {
     }
 }
 
-/// Whether two states of an object are the same to the graph. Most changes of an object concern neither its owners nor its
+/// Whether two states of an object are equal for the graph. Most changes of an object affect neither its owners nor its
 /// deletion.
 fn is_same_node(old: &ObjectMeta, new: &ObjectMeta) -> bool {
     old.uid == new.uid

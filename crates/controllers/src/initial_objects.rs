@@ -1,6 +1,7 @@
-//! The objects that the controllers create in every new cluster: made at once, so that no controller has to start for them.
+//! Creates the objects that the controllers create in every new cluster, so that no controller has to start only for
+//! them.
 //!
-//! They are created by the same requests with the same content as by the controllers, which find nothing to do afterwards.
+//! The requests and their content equal those of the controllers, which find nothing to do afterwards.
 
 use evenkeel_env::Env;
 use jiff::Timestamp;
@@ -12,8 +13,9 @@ use crate::node::{self, registration};
 use crate::object::{Kind, Object};
 use crate::{MANAGER, NodeOptions, Options, clock, node_lifecycle, service_account};
 
-/// Creates what the built-in controllers create in every new cluster: a default ServiceAccount and the root certificate in
-/// each namespace, and the nodes with their leases. For a new cluster only: an object that exists is an error.
+/// Creates what the built-in controllers create in every new cluster: a default ServiceAccount and the root certificate
+/// in each namespace, and the nodes with their leases. Only for a new cluster: an object that already exists is an
+/// error.
 ///
 /// # Errors
 /// Fails if the API server refuses one of the objects.

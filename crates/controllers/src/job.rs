@@ -59,7 +59,7 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
     Ok(plan.retry.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Records the event for a Job that has just completed, failed, been suspended or resumed.
+/// Records the event for a Job that has just completed, failed, been suspended or been resumed.
 fn announce(ctx: &Ctx<Reminders>, job: &Job, plan: &Plan) {
     let suspended = |status| conditions::holding(status, "Suspended").is_some();
     match (suspended(job.at("status")), suspended(&plan.status)) {

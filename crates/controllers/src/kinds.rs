@@ -1,6 +1,6 @@
 //! The kinds that the controllers watch and write.
 //!
-//! All are one Rust type, [`Object`]. A signature says by these names which kind it means.
+//! All kinds share one Rust type, [`Object`]. Signatures use these aliases to say which kind they mean.
 
 use crate::object::{Kind, Object};
 

@@ -147,7 +147,7 @@ pub fn all(env: &Env, options: &Options) -> impl FnOnce(Manager) -> Manager + us
 
 // A function of its own: the body of the closure is compiled in every crate that calls it, with all kinds that it names.
 fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
-    // No built-in controller reads managed fields, which are longer than many an object.
+    // No built-in controller reads managed fields, which are often longer than the rest of the object.
     let manager = metadata_controllers(manager.strip_managed_fields(), env);
     let mut manager = workloads(manager)
         .controller(service_account::accounts())

@@ -61,21 +61,21 @@ pub(crate) struct MetadataInformers {
     listed: Mutex<Arc<[Resource]>>,
     listeners: Vec<Listener>,
     on_change: Vec<Arc<dyn Fn() + Send + Sync>>,
-    /// The use of the server's resources, if it is known, and what listens to it.
+    /// Which resources of the server are in use, if that is known, and the listener for the first uses.
     uses: Option<(ResourceUse, Arc<UseListener>)>,
-    /// The waits for the first lists of new informers.
+    /// Tasks that wait for the first lists of new informers.
     waits: Mutex<JoinSet<()>>,
 }
 
 struct MetadataInformer {
-    /// Shared with the listeners, which keep it with each object.
+    /// Shared with the listeners, which store it with each object.
     resource: Arc<Resource>,
     informer: Box<dyn ErasedInformer>,
 }
 
 impl MetadataInformers {
-    /// Creates informers that call `listeners` for every event, and `on_change` when the list of resources changes, or of
-    /// those that are watched. With the use of resources, only those are watched that have been used.
+    /// Creates informers that call `listeners` for every event, and `on_change` when the list of known or watched
+    /// resources changes. If `uses` is given, only resources in use are watched.
     pub(crate) fn new(
         listeners: Vec<Listener>,
         on_change: Vec<Arc<dyn Fn() + Send + Sync>>,
@@ -101,14 +101,15 @@ impl MetadataInformers {
         informer.informer.has_synced().then(|| informer.informer.count_in(namespace))
     }
 
-    /// Whether every change of a resource is seen from now on. Objects of another resource may have changed unseen.
+    /// Whether every change of a resource is seen from now on. Objects of a resource that is not followed may have
+    /// changed unseen.
     pub(crate) fn is_followed(&self, resource: &Resource) -> bool {
         let informers = self.informers.lock();
         informers.get(&resource.key()).is_some_and(|informer| informer.informer.has_synced())
     }
 
-    /// Whether a resource is to be watched. One that has not been used since the start is not, unless there are quotas,
-    /// which count the initial objects too.
+    /// Whether a resource must be watched. A resource that has not been used since the start is watched only if there
+    /// are quotas, which count the initial objects too.
     fn is_wanted(&self, resource: &Resource) -> bool {
         resource.watchable
             && self.uses.as_ref().is_none_or(|(uses, _)| {
@@ -123,7 +124,7 @@ impl MetadataInformers {
         if before != listed {
             self.changed();
         }
-        // If nothing else is followed than before, quotas must not be counted again: see `resource_quota::is_counted`.
+        // If no new resource is followed, quotas must not be counted again; see `resource_quota::is_counted`.
         if syncing.is_empty() {
             return;
         }
@@ -141,12 +142,12 @@ impl MetadataInformers {
         });
     }
 
-    /// Tells that the list of resources has changed, or of those that are watched.
+    /// Reports that the list of known or watched resources has changed.
     fn changed(&self) {
         self.on_change.iter().for_each(|tell| tell());
     }
 
-    /// Starts and stops informers, and returns what waits for the new ones.
+    /// Starts and stops informers, and returns futures that wait until the new ones are in sync.
     fn start(&self, ctx: &Ctx<Arc<Self>>, listed: Arc<[Resource]>) -> Vec<Syncing> {
         let mut informers = self.informers.lock();
         let wanted: BTreeMap<_, _> = listed
@@ -195,22 +196,22 @@ impl MetadataInformers {
     }
 }
 
-/// The key of all resources in the server's discovery.
+/// The key that stands for all resources in the server's discovery.
 fn all() -> Request {
     Request::cluster("resources")
 }
 
-/// The key of the resources that were used for the first time.
+/// The key that stands for the resources that were used for the first time.
 pub(crate) fn used() -> Request {
     Request::cluster("used resources")
 }
 
-/// The controller that keeps the informers in line with the server's discovery, and with the use of its resources.
+/// The controller that starts and stops informers after changes in the server's discovery and in the use of resources.
 pub(crate) fn controller(
     informers: Arc<MetadataInformers>,
     newly_used: impl Stream<Item = Request> + Send + 'static,
 ) -> Controller<DynamicObject> {
-    // Only that a definition changed matters. Its metadata is watched in any case; its schemas are long.
+    // The definitions are watched as metadata only: any change matters, and their schemas are long.
     let definitions = Source::<Metadata>::of(ApiResource {
         group: "apiextensions.k8s.io".to_owned(),
         version: "v1".to_owned(),

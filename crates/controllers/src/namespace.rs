@@ -77,7 +77,7 @@ async fn reconcile(namespace: Arc<Namespace>, ctx: Ctx<TerminatingNamespaces>) -
     ctx.state().names.lock().insert(name.to_owned());
     let content = delete_content(&ctx, name).await;
     let status = conditions::status(namespace.at("status"), &content, clock::seconds(ctx.now()));
-    // The answer has the version that the finalizer is removed from.
+    // The response has the resource version from which the finalizer is removed.
     let written = ctx.kind(&NAMESPACE).status(&namespace, &status).await.ignore_not_found()?;
     if content.is_gone() {
         finalize(&ctx, written.flatten().as_ref().unwrap_or(&namespace)).await?;

@@ -1,12 +1,12 @@
 //! Simulated nodes: they register, renew their leases, and run the pods that are bound to them.
 //!
-//! [`behaviour`] describes what a container does on its node, and the words by which annotations, [`rules`] and tests
-//! change that. [`logs`] has what containers print.
+//! [`behaviour`] describes what a container does on its node, and the words with which annotations, [`rules`] and tests
+//! change that. [`logs`] holds what containers print.
 //!
-//! The pure core is `lifecycle`, which moves a pod by moving each `container`; `probe`, `script`, `references` and `status`
-//! know the parts. `kubelet` is the adapter.
+//! The pure core is `lifecycle`, which moves a pod forward by moving each `container`; `probe`, `script`, `references`
+//! and `status` handle its parts. `kubelet` is the adapter to the API server.
 //!
-//! *Invariant:* nodes write pods through `/status` alone, and delete stopped pods with a grace period of zero.
+//! *Invariant:* nodes write pods only through `/status`, and delete stopped pods with a grace period of zero.
 
 mod addresses;
 pub mod behaviour;
@@ -50,7 +50,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// The controller that registers the nodes and renews their leases.
 pub(crate) fn registrar(options: &NodeOptions) -> Controller<DynamicObject> {
     let keys: Vec<_> = (0..options.count).map(|index| Request::cluster(registration::name(index))).collect();
-    // Nodes that are registered already are only to be kept alive.
+    // Nodes that are already registered only need their leases renewed.
     let unregistered = if options.registered { Vec::new() } else { keys.clone() };
     Controller::without_primary("node-registrar", register)
         .at_start("start", unregistered)

@@ -52,7 +52,8 @@ async fn reconcile(node: Arc<Node>, ctx: Ctx<Reminders>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// Returns the patch that gives a node the taints that follow from its conditions; `None` if it has them.
+/// Returns the patch that sets the taints which follow from a node's conditions, or `None` if the node already has
+/// them.
 pub(crate) fn taint_patch(node: &Node, now: Timestamp) -> Option<Patch<Value>> {
     let taints = taints::wanted(node, now)?;
     let taints = if taints.is_empty() { json!(null) } else { json!(taints) };

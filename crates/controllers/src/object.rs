@@ -1,8 +1,8 @@
 //! One type for the objects of all kinds: metadata, and the other fields as a shared tree.
 //!
-//! Controllers of some thirty kinds would otherwise compile a cache, an informer, a queue, a decoder and an encoder for
-//! each of them. An [`Object`] is decoded without its kind, a reader looks only at the fields that it names, and fields
-//! that this version of Kubernetes does not know are kept.
+//! Otherwise, controllers of some thirty kinds would compile a cache, an informer, a queue, a decoder and an encoder
+//! for each of them. An [`Object`] is decoded without knowing its kind, readers look up only the fields that they use,
+//! and fields unknown to this version of Kubernetes are kept.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// A kind of object, by the names that requests and owner references need.
+/// A kind of object, with the names that requests and owner references use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) group: &'static str,
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// An object of any kind. It dereferences to the tree of its fields, without `apiVersion`, `kind` and `metadata`.
+/// An object of any kind. It dereferences to the tree of its fields other than `apiVersion`, `kind` and `metadata`.
 #[derive(Clone, Default, PartialEq)]
 pub(crate) struct Object {
     /// The metadata without managed fields, which no controller reads.
@@ -57,12 +57,12 @@ impl Object {
         Self { metadata, fields }
     }
 
-    /// Returns the name, empty if there is none yet.
+    /// Returns the name, or an empty string if the object has none yet.
     pub(crate) fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Returns the namespace, empty for an object of the whole cluster.
+    /// Returns the namespace, or an empty string for a cluster-scoped object.
     pub(crate) fn in_namespace(&self) -> &str {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
@@ -83,12 +83,12 @@ impl Object {
     }
 }
 
-/// What trees of Kubernetes objects hold besides numbers and texts.
+/// Reads typical fields of Kubernetes objects from a tree: times, label selectors, conditions.
 pub(crate) trait Fields {
     /// Returns the time at a path.
     fn time(&self, path: &str) -> Option<Timestamp>;
 
-    /// Returns the map of texts at a path, such as labels; empty if there is none.
+    /// Returns the map of strings at a path, such as labels, or an empty map.
     fn text_map(&self, path: &str) -> BTreeMap<String, String>;
 
     /// Returns the label selector at a path.
@@ -135,19 +135,19 @@ impl Fields for Tree {
     }
 }
 
-/// Returns a time as a field holds it, in whole seconds.
+/// Returns a time as fields store it, in whole seconds.
 pub(crate) fn time(at: Timestamp) -> Tree {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
 }
 
-/// Returns the selector that a label selector stands for; `None` if it is invalid.
+/// Compiles a label selector. Returns `None` if it is invalid.
 pub(crate) fn selector(selector: LabelSelector) -> Option<Selector> {
     selector.try_into().ok()
 }
 
-/// Reads and writes of one kind.
+/// Gives access to the objects of one kind.
 pub(crate) trait OfKind {
-    /// Returns the reads and writes of a kind.
+    /// Returns the client for the objects of a kind.
     fn kind(&self, kind: &'static Kind) -> Objects<'_, Object>;
 }
 
@@ -157,7 +157,7 @@ impl<S> OfKind for Ctx<S> {
     }
 }
 
-/// Writes the status of an object, unless the object has it: a merge patch of the difference.
+/// Writes the status of an object as a merge patch of the difference, if it differs.
 pub(crate) async fn write_status<S>(
     ctx: &Ctx<S>,
     kind: &'static Kind,
@@ -175,8 +175,8 @@ pub(crate) fn differs(current: &Tree, wanted: &Tree) -> bool {
     difference(current, wanted).is_some()
 }
 
-/// Returns the merge patch from one tree to another; `None` if they are equal. In a merge patch null removes a member, so
-/// that null and absent count as equal.
+/// Returns the merge patch from one tree to another, or `None` if they are equal. Null removes a member in a merge
+/// patch, so null and absent count as equal.
 fn difference(current: &Tree, wanted: &Tree) -> Option<Value> {
     match (current, wanted) {
         (Tree::Map(current), Tree::Map(wanted)) => {
@@ -286,7 +286,7 @@ impl<'de> Visitor<'de> for Members {
     }
 }
 
-/// The metadata of an object, without its managed fields: they are longer than many an object.
+/// The metadata of an object, without its managed fields, which are often longer than the rest of the object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {

@@ -29,7 +29,7 @@ const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 /// The name of the index of pods by the claims that they use.
 const BY_CLAIM: &str = "claim";
 
-/// The name of the index of claims and volumes by their storage class.
+/// The name of the index of claims and volumes by storage class.
 const BY_CLASS: &str = "class";
 
 /// The controller that binds claims. `provision` tells whether to provision volumes for them.
@@ -170,7 +170,7 @@ pub(crate) fn volumes() -> Controller<Object> {
         .field_manager(MANAGER)
 }
 
-/// Whether the claim that a volume names exists.
+/// Whether the claim that a volume refers to exists.
 async fn is_bound(ctx: &Ctx, volume: &PersistentVolume) -> Result<bool> {
     let claim = volume.at("spec/claimRef");
     if claim.is_null() {

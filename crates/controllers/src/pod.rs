@@ -64,10 +64,10 @@ pub(crate) fn node_name(pod: &Pod) -> Option<&str> {
     pod.str("spec/nodeName").filter(|name| !name.is_empty())
 }
 
-/// A port of the node that a pod takes: address, protocol, number.
+/// A host port that a pod uses: address, protocol and number.
 pub(crate) type HostPort = (String, String, i32);
 
-/// Returns the ports of its node that a pod takes.
+/// Returns the host ports that a pod uses.
 pub(crate) fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {
     let ports = pod.list("spec/containers").iter().flat_map(|container| container.list("ports"));
     let taken = ports.filter_map(|port| {
@@ -78,7 +78,7 @@ pub(crate) fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {
     taken.collect()
 }
 
-/// Whether two pods take the same port of a node.
+/// Whether two pods use the same host port.
 pub(crate) fn ports_conflict(one: &BTreeSet<HostPort>, other: &BTreeSet<HostPort>) -> bool {
     let clash = |a: &HostPort, b: &HostPort| {
         a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || a.0 == "0.0.0.0" || b.0 == "0.0.0.0")

@@ -9,14 +9,14 @@ use crate::object::Fields;
 /// The characters of a hash: those of generated names.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Where a template has the label with its hash, by which a Deployment distinguishes its ReplicaSets.
+/// The path of a template's hash label, by which a Deployment distinguishes its ReplicaSets.
 pub(crate) const TEMPLATE_HASH: &str = "metadata/labels/pod-template-hash";
 
 /// Hashes an object. The hash is the same in every process and for every order of map entries.
 ///
 /// Another `collisions` yields another hash, for when a name with the first hash is taken.
 pub(crate) fn hash(object: &Tree, collisions: Option<i32>) -> String {
-    // The maps of a tree are sorted, so that equal objects have equal texts.
+    // The maps of a tree are sorted, so equal objects have equal texts.
     let canonical = object.to_string();
     let mut state = fnv1a(0x811c_9dc5, canonical.as_bytes());
     if let Some(collisions) = collisions {
@@ -98,7 +98,8 @@ mod tests {
         assert_eq!(fnv1a(0x811c_9dc5, b"a"), 0xe40c_292c);
     }
 
-    /// Names of ReplicaSets in users' data directories have hashes that were made from the types of `k8s-openapi`.
+    /// The names of ReplicaSets in existing data directories contain hashes that were computed from the types of
+    /// `k8s-openapi`, so the hash must not change.
     #[test]
     fn a_template_with_defaults_hashes_as_its_typed_form_does() {
         let value = json!({

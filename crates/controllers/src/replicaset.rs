@@ -1,11 +1,11 @@
-//! ReplicaSets and ReplicationControllers: they keep a number of pods.
+//! ReplicaSets and ReplicationControllers, which keep a number of pods running.
 //!
-//! The adapter claims the pods of the set, does what [`plan`] says, and writes the status. No pod is created twice: the
-//! next reconcile of the set waits until the cache shows the writes of this one, and lists the pods from the API server if
-//! the cache stays behind.
+//! The adapter adopts and releases pods, does what [`plan`] says, and writes the status. No pod is created twice: the
+//! next reconcile of the set waits until the cache shows the writes of this one, and lists the pods from the API server
+//! if the cache stays behind.
 //!
-//! A change of one pod costs the same in a set of any size: [`census`] counts the pods by an index, and [`pace`] bounds how
-//! often a large set writes its status.
+//! A change of one pod costs the same whatever the size of the set: [`census`] counts the pods by an index, and
+//! [`pace`] limits how often a large set writes its status.
 
 mod census;
 mod pace;
@@ -59,7 +59,7 @@ fn replicated(name: &str, kind: &'static Kind) -> Controller<Object> {
         .state(Pace::default())
 }
 
-/// Returns the label selector of a set. That of a ReplicationController is a map of labels.
+/// Returns the label selector of a set. A ReplicationController's selector is a map of labels.
 fn selector(kind: &Kind, set: &Object) -> Option<LabelSelector> {
     if *kind != REPLICATION_CONTROLLER {
         return adoption::selector(set);
@@ -79,7 +79,7 @@ async fn reconcile(kind: &'static Kind, set: Arc<Object>, ctx: Ctx<Pace>) -> Res
         true => None,
         false => Census::indexed(&ctx.kind(&POD).cache()?, &set, &selector)?,
     };
-    // Which pods there are matters only if some of them must go.
+    // The pods themselves matter only if some of them must be deleted.
     if let Some(census) = known.filter(|census| census.active <= wanted || set.is_deleting()) {
         let scale = match set.is_deleting() {
             true => Scale::Enough,
@@ -105,7 +105,7 @@ async fn reconcile(kind: &'static Kind, set: Arc<Object>, ctx: Ctx<Pace>) -> Res
     act(&ctx, (kind, &set), scale, census, now, status::next_available(&set, &pods, now)).await
 }
 
-/// Creates or deletes pods, and writes the status. `look_again` says when the next ready pod becomes available.
+/// Creates or deletes pods, and writes the status. `look_again` is when the next ready pod becomes available.
 async fn act(
     ctx: &Ctx<Pace>,
     (kind, set): (&'static Kind, &Object),

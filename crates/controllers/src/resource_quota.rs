@@ -28,10 +28,9 @@ use crate::object::{Kind, Object, OfKind, differs, write_status};
 pub(crate) struct QuotaIndex {
     /// The quotas of each namespace.
     names: Mutex<BTreeMap<String, BTreeSet<Request>>>,
-    /// The quotas whose usage was written and in whose namespace nothing has appeared since.
     ///
-    /// Admission charges an object before the informers show it. A count in between overwrites the charge, so the first
-    /// object that appears after a count makes its quotas be counted again.
+    /// Admission charges an object before the informers show it. A count in between overwrites that charge, so the
+    /// first object that appears after a count makes its quotas be counted again.
     recounted: Mutex<BTreeSet<Request>>,
     keys: KeySender,
     env: Env,
@@ -117,7 +116,7 @@ pub(crate) fn controller(
         .state(Counting { informers, quotas })
 }
 
-/// What the controller counts with.
+/// The input for counting a quota.
 struct Counting {
     informers: Arc<MetadataInformers>,
     quotas: Arc<QuotaIndex>,
@@ -144,7 +143,7 @@ async fn reconcile(quota: Arc<ResourceQuota>, ctx: Ctx<Counting>) -> Result<Acti
         |resource: GroupResource<'_>| ctx.state().informers.count(resource.group, resource.plural, namespace);
     let status = usage::status(&quota, &content, &count, ctx.now());
     if differs(quota.at("status"), &status) {
-        // Before the write: an object may appear while it is sent.
+        // Recorded before the write, because an object may appear while the request is in progress.
         ctx.state().quotas.recounted.lock().insert(Request::of(&*quota));
         write_status(&ctx, &RESOURCE_QUOTA, &quota, &status).await.ignore_not_found()?;
     }
@@ -156,7 +155,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A count had overwritten the charge of a ConfigMap that the informers showed a moment later: nothing counted it again.
+    /// A count had overwritten the charge of a ConfigMap that the informers showed a moment later, and nothing counted
+    /// again.
     #[test]
     fn the_first_object_after_a_count_is_a_reason_to_count_again() {
         let (quotas, due) = QuotaIndex::new(&Env::default());

@@ -42,12 +42,12 @@ async fn ensure_account(namespace: Arc<Namespace>, ctx: Ctx) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// Returns the ServiceAccount `default` of a namespace.
+/// Makes the ServiceAccount `default` for a namespace.
 pub(crate) fn default_account(namespace: &str) -> ServiceAccount {
     ServiceAccount::new(metadata(namespace, DEFAULT), Tree::Null)
 }
 
-/// Returns the ConfigMap with the root certificate of a namespace.
+/// Makes the ConfigMap with the root certificate for a namespace.
 pub(crate) fn root_certificate(namespace: &str, certificate: &str) -> ConfigMap {
     let mut metadata = metadata(namespace, ROOT_CA);
     metadata.annotations = Some(BTreeMap::from([(DESCRIPTION.to_owned(), DESCRIPTION_TEXT.to_owned())]));

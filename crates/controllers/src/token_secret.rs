@@ -40,7 +40,7 @@ pub(crate) fn controller(certificate: String) -> Controller<Object> {
         .state(certificate)
 }
 
-/// Returns the key of the account that a Secret names.
+/// Returns the key of the ServiceAccount that a Secret refers to.
 fn account_key(secret: &Secret) -> Option<Request> {
     Some(Request::new(secret.metadata.namespace.as_deref(), secret.annotation(ACCOUNT_NAME)?))
 }
@@ -88,7 +88,7 @@ impl Lacks {
     }
 }
 
-/// Returns a text as the data of a Secret holds it, in base64.
+/// Encodes a text in base64, as in the data of a Secret.
 fn encoded(text: &str) -> Tree {
     json!(ByteString(text.into())).into()
 }

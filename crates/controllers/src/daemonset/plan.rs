@@ -54,7 +54,7 @@ pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     planner.finish()
 }
 
-/// How many nodes and pods the status counts.
+/// The numbers of nodes and pods in the status.
 #[derive(Debug, Default)]
 struct Counts {
     desired: i32,
@@ -168,7 +168,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// The order in which pods on one node are kept: the oldest first, those that are being deleted last.
+/// The order in which the pods of one node are kept: the oldest first, pods that are being deleted last.
 fn age(pod: &Pod) -> (bool, Option<Timestamp>, &str) {
     (pod.is_deleting(), pod.metadata.creation_timestamp.as_ref().map(|time| time.0), pod.name())
 }

@@ -99,7 +99,7 @@ impl Draft {
         self.counted() > 0 || terminating > 0 || self.observed() < self.after.metadata.generation
     }
 
-    /// Returns the generation that the status shows.
+    /// Returns the generation that the status has observed.
     fn observed(&self) -> Option<i64> {
         self.after.i64("status/observedGeneration")
     }

@@ -54,7 +54,7 @@ pub(super) fn status(observed: &Observed, now: Timestamp) -> (Tree, Option<Durat
     (status, look_again)
 }
 
-/// Returns the evictions that still count, by the names of their pods.
+/// Returns the recent evictions that still reduce the budget, by the names of their pods.
 fn granted(observed: &Observed, now: Timestamp) -> BTreeMap<&str, Timestamp> {
     let holds = |name: &str, at: Timestamp| {
         let there = observed.pods.iter().any(|pod| pod.name() == name && !pod.is_deleting());

@@ -139,7 +139,7 @@ pub(super) fn subsets(service: &Service, backends: &[Backend]) -> Option<Vec<Tre
     (!subsets.is_empty()).then(|| subsets.into_iter().map(Subset::into_tree).collect())
 }
 
-/// The addresses with the same ports.
+/// Addresses that share one set of ports.
 #[derive(Default)]
 struct Subset {
     ports: Vec<Tree>,

@@ -4,7 +4,7 @@ use evenkeel_tree::Tree;
 
 use crate::object::Fields;
 
-/// Returns the condition of a type in a status, if it is `True`.
+/// Returns the condition of a type in a status, if its status is `True`.
 pub(crate) fn holding<'a>(status: &'a Tree, kind: &str) -> Option<&'a Tree> {
     status.condition(kind).filter(|condition| condition.is("status", "True"))
 }

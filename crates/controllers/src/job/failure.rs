@@ -1,29 +1,29 @@
-//! The failure policy of a Job: what the failure of one of its pods means.
+//! The failure policy of a Job: how the failure of a pod affects the Job.
 
 use evenkeel_tree::Tree;
 
 use crate::kinds::{Job, Pod};
 use crate::pod;
 
-/// What a failed pod means for its Job.
+/// How a failed pod affects its Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The failure counts towards the backoff limit.
+    /// The failure counts towards the back-off limit.
     Count,
     /// The failure does not count.
     Ignore,
-    /// The index of the pod fails, whatever its limit.
+    /// The index of the pod fails, whatever its back-off limit.
     FailIndex,
-    /// The Job fails, for this reason.
+    /// The Job fails, for the given reason.
     FailJob(String),
 }
 
-/// Whether the Job replaces a pod only after the pod has ended.
+/// Whether the Job replaces a pod only after the pod has terminated.
 pub(super) fn only_replaces_failed(job: &Job) -> bool {
     job.is("spec/podReplacementPolicy", "Failed")
 }
 
-/// Whether a pod of the Job counts as failed: it has failed, or was deleted before it ended.
+/// Whether a pod of the Job counts as failed: it has failed, or was deleted before it terminated.
 pub(super) fn is_failed(job: &Job, pod: &Pod) -> bool {
     match pod::phase(pod) {
         "Failed" => true,
@@ -32,7 +32,7 @@ pub(super) fn is_failed(job: &Job, pod: &Pod) -> bool {
     }
 }
 
-/// Judges a failed pod by the failure policy. The first rule that matches decides.
+/// Evaluates the failure policy for a failed pod. The first matching rule decides.
 pub(super) fn judge(job: &Job, pod: &Pod) -> Verdict {
     for (number, rule) in job.list("spec/podFailurePolicy/rules").iter().enumerate() {
         let Some(cause) = cause(rule, pod) else { continue };
@@ -47,7 +47,7 @@ pub(super) fn judge(job: &Job, pod: &Pod) -> Verdict {
     Verdict::Count
 }
 
-/// Returns why a rule matches a pod, in Kubernetes' words; `None` if it does not.
+/// Returns why a rule matches a pod, in Kubernetes' words, or `None` if it does not match.
 fn cause(rule: &Tree, pod: &Pod) -> Option<String> {
     let (namespace, name) = (pod.in_namespace(), pod.name());
     if rule.has("onExitCodes") {

@@ -74,7 +74,7 @@ impl Indexes {
         self.ranges.range(..=index).next_back().is_some_and(|(_, last)| index <= *last)
     }
 
-    /// Returns how many indexes both sets have.
+    /// Returns how many indexes are in both sets.
     pub(super) fn common(&self, other: &Self) -> i64 {
         let overlap = |first: i32, last: i32| {
             let theirs = other.ranges.iter().map(|(start, end)| (first.max(*start), last.min(*end)));
@@ -112,11 +112,12 @@ impl fmt::Display for Indexes {
     }
 }
 
-/// The annotations of a pod with the failures of its index that count, and with those that the failure policy ignores.
+/// The annotations of a pod with the number of failures of its index that count, and the number that the failure policy
+/// ignores.
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 const IGNORED_FAILURES: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// The failures of one index before a pod.
+/// The failures of one index before its current pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IndexFailures {
     pub(crate) counted: i32,
@@ -124,13 +125,13 @@ pub(crate) struct IndexFailures {
 }
 
 impl IndexFailures {
-    /// Reads the failures before a pod from its annotations.
+    /// Reads the previous failures of its index from the annotations of a pod.
     pub(super) fn before(pod: &Pod) -> Self {
         let number = |key: &str| pod.annotation(key).and_then(|text| text.parse().ok()).unwrap_or(0);
         Self { counted: number(FAILURES), ignored: number(IGNORED_FAILURES) }
     }
 
-    /// Writes the failures into the annotations of a new pod.
+    /// Writes the previous failures of its index into the annotations of a new pod.
     pub(super) fn give(self, pod: &mut Pod) {
         let annotations = pod.metadata.annotations.get_or_insert_default();
         annotations.insert(FAILURES.to_owned(), self.counted.to_string());
@@ -157,7 +158,7 @@ pub(super) fn give(pod: &mut Pod, job: &str, index: i32) {
     }
 }
 
-/// Returns a container with its index in the environment.
+/// Returns a container with its completion index in the environment.
 fn tell(container: &Tree) -> Tree {
     const NAME: &str = "JOB_COMPLETION_INDEX";
     let mut container = container.clone();

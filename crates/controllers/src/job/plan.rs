@@ -36,7 +36,8 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<Arc<Pod>>,
     /// How many pods to create.
     pub(crate) create: usize,
-    /// The completion indexes of these pods, if the Job is indexed, with the failures before if they are counted by index.
+    /// The completion indexes of the new pods, if the Job is indexed, and their previous failures, if failures are
+    /// counted by index.
     pub(crate) indexes: Vec<(i32, Option<IndexFailures>)>,
     /// When a failed pod may be replaced.
     pub(crate) retry: Option<Duration>,
@@ -61,7 +62,7 @@ pub(crate) fn plan(job: &Job, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     plan
 }
 
-/// The lists in `status.uncountedTerminatedPods`.
+/// The two lists in `status.uncountedTerminatedPods`.
 const SUCCEEDED: &str = "uncountedTerminatedPods/succeeded";
 const FAILED: &str = "uncountedTerminatedPods/failed";
 
@@ -74,7 +75,7 @@ struct Planner<'a> {
     done: Indexes,
     /// The indexes that have failed, if failures are counted by index.
     failed_indexes: Option<Indexes>,
-    /// Whether an index waits until it may be tried again.
+    /// How long until a failed index may be retried, if one is waiting.
     index_delay: Option<Duration>,
 }
 
@@ -152,7 +153,7 @@ impl<'a> Planner<'a> {
         self.status.set("uncountedTerminatedPods", uncounted);
     }
 
-    /// Notes the failure of a pod for its index. Returns whether the failure counts.
+    /// Adds the failure of a pod to its index. Returns whether the failure counts.
     fn index_failure(&mut self, pod: &Pod) -> bool {
         let verdict = failure::judge(self.job, pod);
         let limit = self.job.i32("spec/backoffLimitPerIndex").unwrap_or(i32::MAX);
@@ -165,7 +166,7 @@ impl<'a> Planner<'a> {
         verdict != Verdict::Ignore
     }
 
-    /// Returns why the failure policy ends the Job; `None` if it does not.
+    /// Returns why the failure policy fails the Job, or `None` if it does not.
     fn policy_failure(&self) -> Option<String> {
         let failed = self.pods.iter().filter(|pod| is_tracked(pod) && failure::is_failed(self.job, pod));
         failed.into_iter().find_map(|pod| match failure::judge(self.job, pod) {
@@ -174,7 +175,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Returns the first rule of the success policy that holds.
+    /// Returns the first rule of the success policy that is met.
     fn success_rule(&self) -> Option<usize> {
         if self.done.len() == 0 {
             return None;
@@ -191,7 +192,7 @@ impl<'a> Planner<'a> {
         self.job.list("spec/successPolicy/rules").iter().position(holds)
     }
 
-    /// Returns a number in the status, zero if it is missing.
+    /// Returns a number in the status, or zero if it is missing.
     fn number(&self, field: &str) -> i32 {
         self.status.i32(field).unwrap_or(0)
     }
@@ -241,7 +242,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns why failed indexes end the Job; `None` if they do not.
+    /// Returns why failed indexes fail the Job, or `None` if they do not.
     fn index_failures(&self) -> Option<(&'static str, &'static str)> {
         let failed = self.failed_indexes.as_ref()?.len();
         let max = self.job.i64("spec/maxFailedIndexes");
@@ -299,13 +300,14 @@ impl<'a> Planner<'a> {
     fn release(&self) -> Vec<Arc<Pod>> {
         let ended = |pod: &&Arc<Pod>| {
             let ended = pod::is_finished(pod) || failure::is_failed(self.job, pod);
-            // When the Job has ended, every pod that is being deleted counts as it is.
+            // Once the Job has ended, every pod that is being deleted is counted in its current phase.
             is_tracked(pod) && (ended || (pod.is_deleting() && self.is_decided())) && !self.keeps(pod)
         };
         self.pods.iter().filter(ended).cloned().collect()
     }
 
-    /// Whether a failed pod is kept until its index is tried again: the failures of the index stand in its annotations.
+    /// Whether a failed pod must be kept until its index is retried, because its annotations hold the failures of the
+    /// index.
     fn keeps(&self, pod: &Pod) -> bool {
         let (Some(failed), Some(index)) = (&self.failed_indexes, indexes::of(pod)) else { return false };
         if self.is_decided() || self.is_suspended() || failed.contains(index) || self.done.contains(index) {
@@ -320,7 +322,7 @@ impl<'a> Planner<'a> {
         pod::phase(pod) == "Failed" && is_last
     }
 
-    /// Returns the failures of an index so far, and how long to wait before it is tried again.
+    /// Returns the failures of an index so far, and how long to wait before it is retried.
     fn failures_of(&self, index: i32) -> (IndexFailures, Option<Duration>) {
         let pods = self.pods.iter().filter(|pod| indexes::of(pod) == Some(index));
         let failed = pods.filter(|pod| failure::is_failed(self.job, pod));
@@ -340,7 +342,7 @@ impl<'a> Planner<'a> {
 
     fn scale(&mut self, plan: &mut Plan) {
         let active = self.active();
-        // With the replacement policy `Failed`, a pod is replaced only when it has ended.
+        // With the replacement policy `Failed`, a pod is replaced only after it has terminated.
         let leaving = match failure::only_replaces_failed(self.job) {
             true => self.pods.iter().filter(|pod| pod::is_terminating(pod)).count(),
             false => 0,
@@ -390,7 +392,8 @@ impl<'a> Planner<'a> {
         usize::try_from(self.job.i32("spec/parallelism").unwrap_or(1)).unwrap_or(0)
     }
 
-    /// Returns the indexes to create pods for. An index that must wait is left out, and delays the next look.
+    /// Returns the indexes to create pods for. An index that must still wait is left out, and shortens the time until
+    /// the next reconcile.
     fn free_indexes(&mut self, active: &[Arc<Pod>], count: usize) -> Vec<(i32, Option<IndexFailures>)> {
         let mut taken: BTreeSet<_> = active.iter().filter_map(|pod| indexes::of(pod)).collect();
         if failure::only_replaces_failed(self.job) {
@@ -430,7 +433,7 @@ impl<'a> Planner<'a> {
         self.delay_after(ended, failures)
     }
 
-    /// Returns how long to wait after so many failures, of which the last was at a time.
+    /// Returns how long to wait after this many failures, the last of which was at `ended`.
     fn delay_after(&self, ended: Timestamp, failures: u32) -> Option<Duration> {
         let wait = BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(BACKOFF_MAX);
         let passed = Duration::try_from(self.now.duration_since(ended)).unwrap_or(Duration::ZERO);
@@ -478,7 +481,7 @@ pub(crate) fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == TRACKING)
 }
 
-/// Whether this controller manages the Job, and not another one that `managedBy` names.
+/// Whether this controller manages the Job, or another one that `managedBy` names.
 pub(super) fn is_ours(job: &Job) -> bool {
     job.str("spec/managedBy").is_none_or(|manager| manager == "kubernetes.io/job-controller")
 }

@@ -14,7 +14,7 @@ use crate::kinds;
 /// The function that is called for every event.
 pub(super) type Tell = Arc<dyn Fn(&EventMeta<'_>) + Send + Sync>;
 
-/// The wait for the first list of an informer.
+/// Resolves when the first list of an informer is complete.
 pub(super) type Syncing = BoxFuture<'static, ()>;
 
 /// An informer without its type. The subscription ends when it is dropped.
@@ -48,7 +48,8 @@ impl<K: Object> ErasedInformer for TypedInformer<K> {
 
     fn synced(&self) -> Syncing {
         let informer = self.informer.clone();
-        // The wait has no end of its own: it ends with the controller. Without a list there is nothing to tell.
+        // The wait has no limit of its own and ends with the controller. Before the list is complete, there is nothing
+        // to report.
         Box::pin(async move { drop(informer.wait_synced(Duration::MAX).await) })
     }
 
@@ -57,10 +58,10 @@ impl<K: Object> ErasedInformer for TypedInformer<K> {
     }
 }
 
-/// Subscribes to a resource, through the informer of other controllers if there is one.
+/// Subscribes to a resource, through the informer of other controllers if one exists.
 pub(super) fn watch(informers: &Informers, api: &ApiResource, tell: Tell) -> Box<dyn ErasedInformer> {
-    // A kind that a controller watches and that is not listed is watched twice. Of a kind that is listed and that no
-    // controller watches, whole objects would be decoded for nothing.
+    // Kinds that other controllers watch as whole objects share those informers. All other kinds are watched as
+    // metadata, so that whole objects are not decoded for nothing.
     let watched = kinds::WATCHED
         .iter()
         .find(|kind| api.plural == kind.plural && api.group == kind.group && api.version == kind.version);

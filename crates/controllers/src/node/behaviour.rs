@@ -1,7 +1,7 @@
-//! What a container does on a simulated node: the one vocabulary for annotations, rules and the test kit.
+//! What a container does on a simulated node, in one vocabulary for annotations, rules and the test kit.
 //!
-//! A container does what its spec says, as far as a simulated node understands it. Words change that. Each word has a
-//! value, and the same words are given in three places:
+//! By default, a container does what its spec says, as far as a simulated node understands it. Words change that. Each
+//! word has a value, and the same words can be set in three places:
 //!
 //! - as an *annotation* of the pod: `node.evenkeel.dev/WORD` for all containers of the pod, or
 //!   `node.evenkeel.dev/WORD.CONTAINER` for one of them;
@@ -35,9 +35,9 @@
 //! | `never-start` | `start-after: never` |
 //! | `image-pull-error` | `pull: fail` |
 //!
-//! *Which word counts:* an annotation for the container counts before one for the pod, and any annotation before any rule.
-//! Of the rules that match, the one added last counts. Words are independent: a rule may set the exit code, and an
-//! annotation the log. A value that is no value of its word is left out, and the pod gets a warning event
+//! *Precedence:* an annotation for the container precedes one for the pod, and any annotation precedes any rule. If
+//! several rules match, the one added last applies. Words are independent of each other: a rule may set the exit code,
+//! and an annotation the log. A value that is invalid for its word is ignored, and the pod gets a warning event
 //! `InvalidBehaviour`.
 //!
 //! *Without words* a container starts after 50 ms and is ready at once. An init container exits with code 0. A container
@@ -46,17 +46,17 @@
 //! Job succeed. If the command of a container is `true`, `false` or `sleep`, the container does what the command says.
 //! Other commands, shell scripts among them, are not interpreted.
 //!
-//! *The runs that a list counts* are those of one container of one pod. For a pod of a Job they are those of all pods of
-//! that Job (of an indexed Job, of that index), so that `exit-code: 1,1,0` makes a Job fail twice and then succeed.
+//! *How runs are counted for a list:* within one container of one pod. For a pod of a Job, the runs of all pods of that
+//! Job count (for an indexed Job, of that index), so that `exit-code: 1,1,0` makes a Job fail twice and then succeed.
 //!
-//! *Time:* when a crashed container is started again is *upkeep*: a test's `settled()` does not wait for it, nor for an
-//! end or a probe failure that is a minute or more away.
+//! *Time:* the restart of a crashed container is *upkeep*: a test's `settled()` does not wait for it. It also does not
+//! wait for an exit or a probe failure that is a minute or more away.
 
 use std::fmt;
 use std::time::Duration;
 
-/// How long containers take to start: long enough that a watch shows each state, short enough for a demonstration in real
-/// time.
+/// How long containers take to start: long enough that a watch shows each state, short enough for a demonstration in
+/// real time.
 pub(crate) const START: Duration = Duration::from_millis(50);
 
 /// How long containers run before they exit.
@@ -65,10 +65,11 @@ pub(crate) const RUN: Duration = Duration::from_millis(500);
 /// How long a container takes to stop.
 pub(crate) const STOP: Duration = Duration::from_millis(50);
 
-/// The prefix of the annotations with words.
+/// The prefix of annotations that set words.
 pub(crate) const PREFIX: &str = "node.evenkeel.dev/";
 
-/// What a container does. What is not set is as a less specific behaviour says, or as the container's spec says.
+/// What a container does. Anything that is not set follows from a less specific behaviour, or from the container's
+/// spec.
 ///
 /// ```
 /// use std::time::Duration;
@@ -97,10 +98,10 @@ pub struct Behaviour {
     pub(crate) log: Option<Vec<LogLine>>,
 }
 
-/// Whether an image can be pulled.
+/// Whether the container's image can be pulled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pull {
-    /// The image can be pulled after this many attempts that fail.
+    /// The image can be pulled after this many failed attempts.
     FailsTimes(u32),
     /// The image can never be pulled.
     Fails,
@@ -115,7 +116,7 @@ pub(crate) enum Delay {
     Never,
 }
 
-/// A line that a container prints, and how long after its start.
+/// A line that a container prints, with its time after the container's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
     /// The time after the start of the container.
@@ -124,7 +125,7 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// A word or a value that is not in the vocabulary.
+/// A word or value that is not in the vocabulary.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{word}: {value:?} {why}")]
 pub struct InvalidWord {
@@ -139,7 +140,7 @@ impl Behaviour {
         Self::default()
     }
 
-    /// Reads a behaviour from words and their values.
+    /// Reads a behaviour from words with their values.
     ///
     /// # Errors
     /// Fails at the first word or value that is not in the vocabulary.
@@ -149,21 +150,21 @@ impl Behaviour {
         Ok(behaviour)
     }
 
-    /// Lets the image pull fail, always.
+    /// Makes every image pull fail.
     #[must_use]
     pub fn pull_fails(mut self) -> Self {
         self.pull = Some(Pull::Fails);
         self
     }
 
-    /// Lets the first `times` image pulls fail.
+    /// Makes the first `times` image pulls fail.
     #[must_use]
     pub fn pull_fails_times(mut self, times: u32) -> Self {
         self.pull = Some(Pull::FailsTimes(times));
         self
     }
 
-    /// Starts the container after this time.
+    /// Delays the start of the container by this time.
     #[must_use]
     pub fn start_after(mut self, delay: Duration) -> Self {
         self.start_after = Some(Delay::After(delay));
@@ -177,34 +178,35 @@ impl Behaviour {
         self
     }
 
-    /// Lets every run exit with this code.
+    /// Makes every run exit with this code.
     #[must_use]
     pub fn exit_code(self, code: i32) -> Self {
         self.exit_codes([Some(code)])
     }
 
-    /// Lets each run exit with the code at its place, the further ones with the last; with `None`, a run does not exit.
+    /// Makes each run exit with the code at its position, and further runs with the last code. A run with `None` does
+    /// not exit.
     #[must_use]
     pub fn exit_codes(mut self, codes: impl IntoIterator<Item = Option<i32>>) -> Self {
         self.exit_codes = Some(codes.into_iter().collect());
         self
     }
 
-    /// Lets each run last this long.
+    /// Makes each run last this long.
     #[must_use]
     pub fn run_for(mut self, length: Duration) -> Self {
         self.run_for = Some(length);
         self
     }
 
-    /// Gives this reason for the end of a run, such as `OOMKilled`.
+    /// Sets the reason in the terminated status, such as `OOMKilled`.
     #[must_use]
     pub fn exit_reason(mut self, reason: impl Into<String>) -> Self {
         self.exit_reason = Some(reason.into());
         self
     }
 
-    /// Gives this termination message.
+    /// Sets the termination message.
     #[must_use]
     pub fn exit_message(mut self, message: impl Into<String>) -> Self {
         self.exit_message = Some(message.into());
@@ -225,35 +227,35 @@ impl Behaviour {
         self
     }
 
-    /// Lets the readiness probe fail from this time after the start on.
+    /// Makes the readiness probe fail from this time after the start on.
     #[must_use]
     pub fn fail_readiness(mut self, after: Duration) -> Self {
         self.fail_readiness = Some(after);
         self
     }
 
-    /// Lets the liveness probe fail from this time after the start on.
+    /// Makes the liveness probe fail from this time after the start on.
     #[must_use]
     pub fn fail_liveness(mut self, after: Duration) -> Self {
         self.fail_liveness = Some(after);
         self
     }
 
-    /// Lets the startup probe fail for this time after the start.
+    /// Makes the startup probe fail for this time after the start.
     #[must_use]
     pub fn fail_startup(mut self, length: Duration) -> Self {
         self.fail_startup = Some(length);
         self
     }
 
-    /// Ends the container this long after it was told to stop.
+    /// Makes the container end this long after it was told to stop.
     #[must_use]
     pub fn stop_after(mut self, delay: Duration) -> Self {
         self.stop_after = Some(Delay::After(delay));
         self
     }
 
-    /// Lets the container print these lines in each run, in the form of the word `log`.
+    /// Makes the container print these lines in each run, in the format of the word `log`.
     #[must_use]
     pub fn log(mut self, lines: &str) -> Self {
         self.log = Some(log_lines(lines));
@@ -293,7 +295,7 @@ impl Behaviour {
         Ok(())
     }
 
-    /// Sets the words that a name stands for; `None` if there is no such name.
+    /// Sets the words that a name stands for. Returns `None` if the name is unknown.
     fn set_named(&mut self, name: &str) -> Option<()> {
         match name {
             "crash-loop" => {
@@ -310,7 +312,7 @@ impl Behaviour {
         Some(())
     }
 
-    /// Adds what a less specific behaviour says, where this one says nothing.
+    /// Fills what this behaviour leaves unset from a less specific one.
     pub(crate) fn over(self, under: &Self) -> Self {
         macro_rules! or {
             ($($field:ident),*) => {

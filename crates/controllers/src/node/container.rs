@@ -1,7 +1,7 @@
 //! One container on a node: a state machine whose state is the status that the node writes.
 //!
-//! The state is read from the status. What a status cannot hold (fractions of seconds, failed pulls, the level of the
-//! back-off) is remembered; a node that starts anew begins with what the status tells.
+//! The state is read from the status. The node remembers what a status cannot hold (fractions of seconds, failed pulls,
+//! the level of the back-off); a restarted node begins with what the status says.
 
 use std::time::Duration;
 
@@ -24,25 +24,25 @@ const BACK_OFF: Duration = Duration::from_secs(10);
 /// The longest delay before the restart of a container, and before the next pull of an image.
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 
-/// A container that has run this long begins with the first delay again: twice the longest, as kubelet's does.
+/// A container that has run for this long starts again with the first delay: twice the longest delay, like kubelet's.
 const BACK_OFF_RESET: Duration = Duration::from_secs(600);
 
-/// From this many restarts on, restarts that all end alike are counted several at once. They come every five minutes by
-/// then, and a container that crashes for a year would otherwise cost a hundred thousand writes.
+/// From this many restarts on, restarts that all end alike are counted several at once. By then, they happen every five
+/// minutes, and a container that crashes for a year would otherwise cost a hundred thousand writes.
 const COUNTED_ONE_BY_ONE: i32 = 16;
 
-/// Exit code of a process that ends because of SIGKILL, and of one that ends because of SIGTERM.
+/// The exit code of a process that ends because of SIGKILL, and that of one that ends because of SIGTERM.
 pub(crate) const KILLED: i32 = 137;
 pub(crate) const TERMINATED: i32 = 143;
 
-/// The part that a container has in its pod.
+/// The role of a container in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// An init container, which must end before the next one starts.
     Init,
-    /// An init container that runs beside the others.
+    /// An init container that keeps running beside the others.
     Sidecar,
-    /// A container of the pod.
+    /// A regular container of the pod.
     Main,
     /// An ephemeral container, for debugging.
     Ephemeral,
@@ -60,26 +60,26 @@ impl Role {
     }
 }
 
-/// The state of a container, as its status tells it.
+/// The state of a container, as read from its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Waits for its start.
+    /// The container waits for its start.
     Waiting,
-    /// Its environment refers to something that is missing.
+    /// The container's environment refers to something that is missing.
     ConfigError,
-    /// The last pull of its image failed.
+    /// The last pull of the image failed.
     PullFailed,
-    /// Waits for the next pull of its image.
+    /// The container waits for the next pull of its image.
     PullBackOff,
-    /// Waits for its next restart.
+    /// The container waits for its next restart.
     BackOff,
     Running,
-    /// Has exited. A container that is started again at once is in this state for a moment.
+    /// The container has exited. A container that is restarted at once is in this state for a moment.
     Ended,
 }
 
 impl State {
-    /// Reads the state from a container status; null if there is none yet.
+    /// Reads the state from a container status, which is null if there is none yet.
     pub(crate) fn of(status: &Tree) -> Self {
         if status.has("state/running") {
             return Self::Running;
@@ -102,14 +102,14 @@ impl State {
 pub(crate) struct ContainerMemory {
     state: State,
     restarts: i32,
-    /// When the container came into its state.
+    /// When the container entered its state.
     since: Instant,
-    /// Since when the container may start.
+    /// When the container was first allowed to start.
     startable: Option<Instant>,
     failed_pulls: u32,
-    /// How many restarts there were since the back-off began.
+    /// How many restarts happened since the back-off began.
     level: u32,
-    /// What the script of the present run does.
+    /// What the container's command does in the current run.
     run: Option<Run>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Note {
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
     pub(crate) text: String,
-    /// The path of the container in the pod; none if the event is about the whole pod.
+    /// The path of the container in the pod, or `None` if the event is about the whole pod.
     pub(crate) path: Option<String>,
 }
 
@@ -130,39 +130,39 @@ impl Note {
     }
 }
 
-/// The time of a look at a pod.
+/// The time at which a pod is looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
-    /// In whole seconds, as a status holds it.
+    /// The time in whole seconds, as a status stores it.
     pub(crate) time: Timestamp,
     pub(crate) instant: Instant,
 }
 
-/// A look at one container.
+/// The input for moving one container forward.
 pub(crate) struct Turn<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) container: &'a Tree,
-    /// The present status; null if there is none yet.
+    /// The current status, which is null if there is none yet.
     pub(crate) old: &'a Tree,
     pub(crate) role: Role,
     pub(crate) behaviour: &'a Behaviour,
-    /// Whether all that must come before this container is done.
+    /// Whether everything that must come before this container is done.
     pub(crate) may_start: bool,
-    /// Why the environment of the container cannot be made.
+    /// Why the environment of the container cannot be built, if so.
     pub(crate) trouble: Option<&'a str>,
-    /// How many runs there were in earlier pods, for the list of exit codes.
+    /// How many runs earlier pods had, for the list of exit codes.
     pub(crate) earlier_runs: i32,
     /// Interprets the command of the container.
     pub(crate) interpret: &'a dyn Fn(&Tree) -> Option<Run>,
     pub(crate) now: Now,
 }
 
-/// What a look at a container led to.
+/// The result of moving a container forward.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) status: Tree,
     pub(crate) notes: Vec<Note>,
-    /// Whether a run has begun, and what it prints.
+    /// Whether a run has begun.
     pub(crate) started: bool,
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct Outcome {
 struct Exit {
     after: Duration,
     code: i32,
-    /// The probe because of which the node kills the container.
+    /// The probe whose failure makes the node kill the container.
     probe: Option<&'static str>,
 }
 
@@ -192,7 +192,7 @@ impl Turn<'_> {
         Note { warning, reason, text, path: Some(self.role.field_path(self.name())) }
     }
 
-    /// Returns what the node remembers, brought up to the present status.
+    /// Returns what the node remembers, after updating it to the current status.
     fn recall<'m>(&self, memory: &'m mut Option<ContainerMemory>) -> &'m mut ContainerMemory {
         let (state, restarts) = (State::of(self.old), self.restarts());
         let unknown = memory.is_none();
@@ -220,7 +220,7 @@ impl Turn<'_> {
         memory
     }
 
-    /// Returns since when the container has been in its state, as far as its status tells.
+    /// Returns when the container entered its state, as far as the status shows it.
     fn since_status(&self, state: State) -> Instant {
         let since = match state {
             State::Running => self.old.time("state/running/startedAt"),
@@ -231,7 +231,7 @@ impl Turn<'_> {
         passed.and_then(|passed| self.now.instant.checked_sub(passed)).unwrap_or(self.now.instant)
     }
 
-    /// Looks at the container: returns its next status, and enters when to look again.
+    /// Moves the container forward: returns its next status, and enters in `wakes` when to look again.
     pub(crate) fn take(&self, memory: &mut Option<ContainerMemory>, wakes: &mut Wakes) -> Outcome {
         let memory = self.recall(memory);
         let elapsed = self.now.instant.saturating_duration_since(memory.since);
@@ -283,7 +283,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Pulls the image and starts the container, as far as that succeeds.
+    /// Pulls the image and starts the container, unless something fails.
     fn begin(&self, memory: &mut ContainerMemory) -> Outcome {
         if self.restarts() == 0 && self.pull_fails(memory) {
             memory.failed_pulls = memory.failed_pulls.saturating_add(1);
@@ -324,7 +324,7 @@ impl Turn<'_> {
         Outcome { status: self.waiting("ImagePullBackOff", Some(message)), notes, ..Outcome::default() }
     }
 
-    /// Pulls the image again when the back-off is over. An image that can never be pulled is not tried again: nothing
+    /// Pulls the image again after its back-off. An image that can never be pulled is not tried again, because nothing
     /// would change.
     fn pull_again(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
         if self.behaviour.pull == Some(Pull::Fails) {
@@ -338,7 +338,7 @@ impl Turn<'_> {
         self.begin(memory)
     }
 
-    /// Starts a run. A run that ends at once is over in the same step.
+    /// Starts a run. A run that ends immediately is finished in the same step.
     fn start(&self, memory: &mut ContainerMemory, restarts: i32) -> Outcome {
         memory.run = (self.interpret)(self.container);
         let mut notes = self.start_notes(restarts);
@@ -380,7 +380,7 @@ impl Turn<'_> {
         Probes { container: self.container }
     }
 
-    /// Returns how the present run ends; `None` if it goes on until it is stopped.
+    /// Returns how the current run ends, or `None` if it goes on until it is stopped.
     fn exit(&self, memory: &ContainerMemory, restarts: i32) -> Option<Exit> {
         let own = self.own_exit(memory.run.as_ref(), restarts);
         let killed = self.probes().killed(self.behaviour).map(|(after, probe)| Exit {
@@ -394,7 +394,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns how the present run ends by itself.
+    /// Returns how the current run ends by itself.
     fn own_exit(&self, run: Option<&Run>, restarts: i32) -> Option<Exit> {
         let exit = |after, code| Some(Exit { after, code, probe: None });
         if let Some(codes) = &self.behaviour.exit_codes {
@@ -420,7 +420,7 @@ impl Turn<'_> {
         own.or(self.pod.str("spec/restartPolicy")).unwrap_or("Always") == "Always"
     }
 
-    /// Whether the container is started again after it has exited with this code.
+    /// Whether the container is restarted after it exits with this code.
     pub(crate) fn restarts_after(&self, code: i32) -> bool {
         if self.role == Role::Ephemeral || self.pod.is_deleting() {
             return false;
@@ -439,7 +439,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A container that runs: it exits, becomes ready or unready, or is resized.
+    /// Moves a running container forward: it exits, becomes ready or unready, or is resized.
     fn run(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
         let mut notes = Vec::new();
         let exit = self.exit(memory, self.restarts());
@@ -471,7 +471,7 @@ impl Turn<'_> {
         Outcome { status, notes, started: false }
     }
 
-    /// Returns the status after a run has ended: terminated, or waiting for its next restart.
+    /// Returns the status after a run: terminated, or waiting for the next restart.
     fn end(&self, memory: &mut ContainerMemory, running: &Tree, exit: &Exit, notes: &mut Vec<Note>) -> Tree {
         if let Some(probe) = exit.probe {
             let failed = match probe {
@@ -516,7 +516,7 @@ impl Turn<'_> {
         format!("back-off {wait} restarting failed container={name} pod={pod}_{namespace}({uid})")
     }
 
-    /// A container that has exited: it stays so, or is started again at once.
+    /// Moves a terminated container forward: it stays terminated, or is restarted at once.
     fn ended(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
         let code = self.old.i32("state/terminated/exitCode").unwrap_or(0);
         if !self.restarts_after(code) {
@@ -536,12 +536,12 @@ impl Turn<'_> {
         self.start(memory, self.restarts().saturating_add(times))
     }
 
-    /// Restarts the container when its back-off is over. Restarts that would all end alike are counted several at once.
+    /// Restarts the container after its back-off. Restarts that would all end alike are counted several at once.
     fn restart_later(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
         let delay = back_off(memory.level);
         let crash = self.endless_crash(memory).filter(|_| delay == BACK_OFF_MAX);
         let (Some(crash), true) = (crash, self.restarts() >= COUNTED_ONE_BY_ONE) else {
-            // Restarts that were to be counted together have come about one by one.
+            // Several periods may have passed since the last look. Each counts as one restart.
             let cycles = if delay == BACK_OFF_MAX { elapsed.as_secs() / delay.as_secs() } else { 0 };
             let missed = i32::try_from(cycles.saturating_sub(1)).unwrap_or(0);
             return match elapsed < delay {
@@ -566,7 +566,7 @@ impl Turn<'_> {
         Outcome { status, notes, started: false }
     }
 
-    /// Returns how all further runs end, if they all end alike and are restarted.
+    /// Returns how all further runs end, if they all end alike and are followed by a restart.
     fn endless_crash(&self, memory: &ContainerMemory) -> Option<Exit> {
         let codes = self.behaviour.exit_codes.as_ref().map_or(0, Vec::len);
         let last = usize::try_from(self.restarts()).unwrap_or(0) + 1 >= codes;
@@ -575,7 +575,7 @@ impl Turn<'_> {
         (exit.after < BACK_OFF_RESET && self.restarts_after(exit.code)).then_some(exit)
     }
 
-    /// Whether the resources have changed, and one of them needs a restart.
+    /// Whether the resources have changed and one of the changes needs a restart.
     fn must_restart_for_resize(&self) -> bool {
         let (wanted, given) = (self.container.at("resources"), self.old.at("resources"));
         if given.is_null() || wanted == given {
@@ -650,7 +650,7 @@ impl Turn<'_> {
     }
 }
 
-/// Returns the delay before a restart, or before a pull, given how many there were since the back-off began.
+/// Returns the delay before a restart or a pull, given how many happened since the back-off began.
 fn back_off(level: u32) -> Duration {
     BACK_OFF.saturating_mul(1 << level.clamp(1, 10).saturating_sub(1)).min(BACK_OFF_MAX)
 }
@@ -659,7 +659,7 @@ fn waiting_state(reason: &str, message: Option<String>) -> Tree {
     tree!({"waiting": tree!({"reason": reason, "message": message})})
 }
 
-/// Whether the container runs the image `pause` or the command of that name.
+/// Whether the container runs the image `pause` or the command `pause`.
 fn is_pause(container: &Tree) -> bool {
     let image = container.str("image").unwrap_or_default();
     let base = image.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The events of the nodes about their pods, within the rate of a kubelet.
+//! The events of the nodes about their pods, rate-limited like a kubelet's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use super::container::Note;
 use crate::kinds::{POD, Pod};
 
-/// How many events a node records at once, and each second: kubelet's `eventBurst` and `eventRecordQPS`. A node drops
-/// those beyond, as a kubelet does.
+/// How many events a node may record in a burst, and how many a second after that: kubelet's `eventBurst` and
+/// `eventRecordQPS`. A node drops further events, like a kubelet.
 const BURST: u32 = 100;
 const PER_SECOND: u32 = 50;
 
-/// How many events each node may still record.
+/// How many more events each node may record.
 #[derive(Debug, Default)]
 pub(crate) struct EventBudgets {
     nodes: Mutex<BTreeMap<usize, Budget>>,
@@ -24,13 +24,13 @@ pub(crate) struct EventBudgets {
 
 #[derive(Debug)]
 struct Budget {
-    /// In events.
+    /// The number of events that the node may still record.
     left: f64,
     at: Instant,
 }
 
 impl EventBudgets {
-    /// Takes one event from the budget of a node. Returns whether there was one left.
+    /// Takes one event from the budget of a node. Returns whether the budget allowed it.
     fn take(&self, node: usize) -> bool {
         let now = Instant::now();
         let mut nodes = self.nodes.lock();
@@ -45,7 +45,7 @@ impl EventBudgets {
         has
     }
 
-    /// Records what happened to a pod.
+    /// Records events about a pod.
     pub(crate) fn tell<S>(&self, ctx: &Ctx<S>, node: usize, pod: &Pod, notes: Vec<Note>) {
         for note in notes {
             if !self.take(node) {

@@ -1,4 +1,4 @@
-//! The adapter of the nodes: it looks at each pod that is bound to one of them, and writes what follows.
+//! The adapter of the nodes: looks at each pod that is bound to one of them, and writes the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,10 +35,10 @@ use crate::pod::{self, HostPort};
 /// How many pods are reconciled at once.
 const CONCURRENT: usize = 8;
 
-/// The label of a pod with its completion index.
+/// The label with a pod's completion index.
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// The resourceVersion of an object, and the keys of its data then.
+/// The resourceVersion of an object, and the keys in its data at that version.
 type KnownKeys = (String, BTreeSet<String>);
 
 /// The state that the kubelets of all nodes share.
@@ -48,17 +48,17 @@ struct Kubelets {
     rules: Rules,
     logs: Logs,
     addresses: Mutex<BTreeMap<usize, Addresses>>,
-    /// What is remembered of the pods that are not at rest, by uid.
+    /// What the nodes remember of pods that are not at rest, by uid.
     memories: Mutex<BTreeMap<String, PodMemory>>,
     /// The pods on the nodes.
     known: Mutex<BTreeSet<Request>>,
-    /// The pods that wait for objects, by the objects.
+    /// The pods that wait for a missing object, by that object.
     waiting: Mutex<BTreeMap<(Referent, Request), BTreeSet<Request>>>,
-    /// The keys of ConfigMaps and Secrets, at a resource version, so that many pods need one request.
+    /// The keys of ConfigMaps and Secrets at a resource version, so that many pods share one request.
     keys: Mutex<BTreeMap<(Referent, Request), KnownKeys>>,
-    /// The host ports of the pods on each node, by the uid of the pod.
+    /// The host ports that the pods on each node use, by the uid of the pod.
     ports: Mutex<BTreeMap<usize, BTreeMap<String, BTreeSet<HostPort>>>>,
-    /// How many pods of a Job, or of one of its indexes, have run; for lists of exit codes.
+    /// How many pods of a Job, or of one of its indexes, have run, for lists of exit codes.
     job_runs: Mutex<BTreeMap<(String, String), i32>>,
     budgets: EventBudgets,
     reminders: Reminders,
@@ -128,7 +128,7 @@ impl Kubelets {
         (1..=self.count).contains(&number).then(|| number - 1)
     }
 
-    /// Follows the addresses of the pods. Triggers no reconcile.
+    /// Updates the addresses of the nodes' pods. Triggers no reconcile.
     fn follow(&self, event: &Event<Pod>) -> Option<Request> {
         let pod = event.object();
         let (node, uid) = (self.node_of(pod)?, pod.metadata.uid.as_deref()?);
@@ -161,7 +161,7 @@ impl Kubelets {
         }
     }
 
-    /// Takes the host ports of a pod. Returns why the node refuses the pod if another pod has one of them.
+    /// Reserves the host ports of a pod. If another pod uses one of them, returns why the node refuses the pod.
     fn take_ports(&self, node: usize, uid: &str, pod: &Pod) -> Option<(&'static str, String)> {
         let wanted = pod::host_ports(pod);
         if wanted.is_empty() {
@@ -179,7 +179,7 @@ impl Kubelets {
         None
     }
 
-    /// Returns the pods that wait for an object that has changed.
+    /// Returns the pods that wait for the changed object.
     fn appeared<K: evenkeel_runtime::Object>(&self, referent: Referent, event: &Event<K>) -> Vec<Request> {
         let key = (referent, Request::of(&**event.object()));
         if event.new_object().is_none() {
@@ -189,7 +189,7 @@ impl Kubelets {
         self.waiting.lock().remove(&key).into_iter().flatten().collect()
     }
 
-    /// Counts a new pod of a Job. Returns how many pods of that Job, or of that index, there were before.
+    /// Counts a new pod of a Job. Returns how many earlier pods that Job, or that index, had.
     fn earlier_runs(&self, pod: &Pod) -> i32 {
         let Some(owner) = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job") else { return 0 };
         let counted = pod.list(CONTAINERS.0).iter().any(|container| {
@@ -219,7 +219,7 @@ async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
     };
     let mut memory = kubelets.memories.lock().remove(uid).unwrap_or_default();
     let step = look(&ctx, &pod, (node, uid), &missing, &mut memory);
-    // A pod at rest needs no memory: its status tells when its containers started.
+    // Nothing needs to be remembered of a pod at rest: its status shows when its containers started.
     let at_rest = step.status.is_none() && step.wakes == Default::default() && !pod.is_deleting();
     if !at_rest || !missing_nothing(&missing) {
         kubelets.memories.lock().insert(uid.to_owned(), memory);
@@ -231,7 +231,7 @@ fn missing_nothing(missing: &Missing) -> bool {
     *missing == Missing::default()
 }
 
-/// Looks at a pod.
+/// Moves a pod forward.
 fn look(
     ctx: &Ctx<Kubelets>,
     pod: &Pod,
@@ -275,7 +275,7 @@ fn invalid_words(mut invalid: Vec<InvalidWord>) -> impl Iterator<Item = Note> {
     invalid.into_iter().map(|word| Note::warning("InvalidBehaviour", word.to_string()))
 }
 
-/// Writes what a look led to.
+/// Writes the result of a step.
 async fn finish(ctx: &Ctx<Kubelets>, pod: &Pod, (node, uid): (usize, &str), step: Step) -> Result<Action> {
     let kubelets = ctx.state();
     if let Some(status) = &step.status {
@@ -313,12 +313,12 @@ async fn remove(ctx: &Ctx<Kubelets>, pod: &Pod) -> Result<()> {
     Ok(())
 }
 
-/// Returns what is missing of the objects that a pod refers to. The pod is looked at again when one of them appears.
+/// Returns which objects that a pod refers to are missing. When one of them appears, the pod is looked at again.
 async fn missing(ctx: &Ctx<Kubelets>, pod: &Pod) -> Result<Missing> {
     let mut missing = Missing::default();
     for reference in references::of(pod) {
         let key = Request::new(pod.metadata.namespace.as_deref(), reference.name.as_str());
-        // Entered before the look, so that an object that appears in between is not overlooked.
+        // Registered before the objects are read, so that an object that appears in between is not missed.
         let entry = (reference.referent, key.clone());
         ctx.state().waiting.lock().entry(entry.clone()).or_default().insert(ctx.request().clone());
         let found = find_referent(ctx, &reference, &key).await?;

@@ -1,7 +1,7 @@
-//! The life of a pod on a node, as a function of the pod and of what surrounds it.
+//! The life of a pod on a node, as a pure function of the pod and its surroundings.
 //!
-//! Each look moves every container that can move by one step ([`container`](super::container)), and joins their statuses
-//! to the status of the pod.
+//! Each step moves every container that can move ([`container`](super::container)), and derives the status of the pod
+//! from theirs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,48 +22,48 @@ use crate::kinds::Pod;
 use crate::object::{Fields, time};
 use crate::{clock, pod};
 
-/// What surrounds a pod at one look.
+/// The surroundings of a pod in one step.
 pub(crate) struct Surroundings<'a> {
     pub(crate) host: &'a Host,
     pub(crate) now: Now,
-    /// What each container is told to do, by its name and image.
+    /// Returns the behaviour of a container, given its name and image.
     pub(crate) behaviour: &'a dyn Fn(&str, &str) -> Behaviour,
     /// Interprets the command of a container.
     pub(crate) interpret: &'a dyn Fn(&Tree) -> Option<Run>,
     pub(crate) missing: &'a Missing,
-    /// Why the node does not accept the pod: a reason and a message.
+    /// The reason and message with which the node refuses the pod, if it does.
     pub(crate) refusal: Option<(&'static str, String)>,
 }
 
 /// What a node remembers of a pod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodMemory {
-    /// How many runs there were in earlier pods of the same Job.
+    /// How many runs earlier pods of the Job had.
     pub(crate) earlier_runs: i32,
     containers: BTreeMap<String, Option<ContainerMemory>>,
-    /// Since when the pod has waited for its volumes.
+    /// When the pod began to wait for its volumes.
     mounting: Option<Instant>,
-    /// Since when the pod has been stopping.
+    /// When the pod began to stop.
     stopping: Option<Instant>,
-    /// What is missing, as the last events said it.
+    /// What was missing when the last events were recorded.
     told: Vec<String>,
 }
 
-/// What a node does for a pod now.
+/// What a node does for a pod in one step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Step {
-    /// The next status, if it differs from the present one.
+    /// The next status, if it differs from the current one.
     pub(crate) status: Option<Tree>,
-    /// Whether to delete the pod with a grace period of zero, after the status is written.
+    /// Whether to delete the pod with a grace period of zero, after writing the status.
     pub(crate) remove: bool,
     pub(crate) notes: Vec<Note>,
-    /// When to look again, unless something changes before.
+    /// When to look at the pod again, unless something changes earlier.
     pub(crate) wakes: Wakes,
-    /// The containers whose next run has begun.
+    /// The containers that have begun a new run.
     pub(crate) started: Vec<String>,
 }
 
-/// Whether the pod is waiting for a container to start, which may need objects that it refers to.
+/// Whether a container of the pod waits for its start, which may need objects that the pod refers to.
 pub(crate) fn needs_references(pod: &Pod) -> bool {
     let starts = |(spec, statuses): (&str, &str)| {
         let statuses = pod.at("status").list(statuses);
@@ -106,7 +106,7 @@ impl<'a> Look<'a, '_> {
         self.step.status = (status != *self.old).then_some(status);
     }
 
-    /// Accepts a pod that was bound to the node, or rejects it.
+    /// Accepts or refuses a pod that was bound to the node.
     fn accept(&mut self) {
         let mut status = self.old.clone();
         status.set("startTime", time(self.around.now.time));
@@ -169,7 +169,7 @@ impl<'a> Look<'a, '_> {
         }
     }
 
-    /// Moves one container, and returns its next status.
+    /// Moves one container forward, and returns its next status.
     fn take(&mut self, container: &'a Tree, list: (&str, &str), may_start: bool) -> Tree {
         let name = name(container);
         let behaviour = (self.around.behaviour)(name, container.str("image").unwrap_or_default());
@@ -183,7 +183,7 @@ impl<'a> Look<'a, '_> {
         outcome.status
     }
 
-    /// A pod that lives: its volumes are mounted, its containers start, run and end.
+    /// Moves a live pod forward: volumes are mounted; containers start, run and end.
     fn live(&mut self) {
         if self.is_past_deadline() {
             return self.expire();
@@ -211,7 +211,7 @@ impl<'a> Look<'a, '_> {
             self.stop_containers(&mut status, &|_| 0);
             self.step.wakes = Wakes::default();
         } else {
-            // Nothing has started yet: the pod keeps the status of one that was accepted.
+            // As long as nothing has started, the pod keeps the status of an accepted pod.
             let same = |list: &str| status.list(list) == self.old.list(list);
             if !sandbox && same(CONTAINERS.1) && same(INIT_CONTAINERS.1) {
                 return;
@@ -226,14 +226,15 @@ impl<'a> Look<'a, '_> {
         self.pod.list(INIT_CONTAINERS.0).iter().any(|it| name(it) == name(container))
     }
 
-    /// Mounts the volumes. Returns false if something is missing; then the pod waits.
+    /// Mounts the volumes. Returns false if something is missing, in which case the pod waits.
     fn mount(&mut self) -> bool {
         if self.around.missing.volumes.is_empty() {
             return true;
         }
         let since = *self.memory.mounting.get_or_insert(self.around.now.instant);
         let waited = self.around.now.instant.saturating_duration_since(since);
-        // An object that appears a moment later, such as a new namespace's root certificate, is not worth an event.
+        // A missing object that appears a moment later, such as the root certificate of a new namespace, deserves no
+        // event.
         if waited < START {
             self.step.wakes.add(START - waited);
         } else if self.memory.told != self.around.missing.volumes {
@@ -259,7 +260,7 @@ impl<'a> Look<'a, '_> {
         self.step.notes.push(Note::warning("FailedToRetrieveImagePullSecret", text));
     }
 
-    /// Moves the init containers. Returns whether the containers of the pod may start.
+    /// Moves the init containers forward. Returns whether the regular containers may start.
     fn initialize(&mut self, status: &mut Tree) -> bool {
         let inits = self.pod.list(INIT_CONTAINERS.0);
         if inits.is_empty() {
@@ -290,7 +291,7 @@ impl<'a> Look<'a, '_> {
         status.set(list.1, (!all.is_empty()).then_some(all));
     }
 
-    /// Returns when the pod's active deadline passes.
+    /// Returns when the pod's active deadline expires.
     fn deadline(&self) -> Option<Duration> {
         let seconds = self.pod.i64("spec/activeDeadlineSeconds")?;
         let end = clock::after(self.old.time("startTime")?, seconds);
@@ -308,7 +309,7 @@ impl<'a> Look<'a, '_> {
         self.deadline().is_some_and(|left| left.is_zero())
     }
 
-    /// Ends a pod that was active for too long.
+    /// Fails a pod whose active deadline has expired.
     fn expire(&mut self) {
         const MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
         self.step.wakes = Wakes::default();
@@ -328,7 +329,7 @@ impl<'a> Look<'a, '_> {
         self.write(status);
     }
 
-    /// Stops all containers that run in a status, with the exit codes that `code` gives.
+    /// Stops all running containers of a status, with the exit codes that `code` returns.
     fn stop_containers(&self, status: &mut Tree, code: &dyn Fn(&Tree) -> i32) {
         let behaviour = Behaviour::default();
         for list in [INIT_CONTAINERS, CONTAINERS, EPHEMERAL_CONTAINERS] {
@@ -342,7 +343,7 @@ impl<'a> Look<'a, '_> {
         }
     }
 
-    /// A pod that is deleted: its containers end within the grace period, then it goes.
+    /// Moves a pod that is being deleted forward: its containers end within the grace period, then it is removed.
     fn stop(&mut self) {
         self.step.remove = true;
         if pod::is_finished(self.pod) || !self.old.has("startTime") {
@@ -386,7 +387,7 @@ impl<'a> Look<'a, '_> {
         self.write(status);
     }
 
-    /// Notes that the containers are told to stop. Returns the present time.
+    /// Records that the containers were told to stop. Returns the current time.
     fn tell_stop(&mut self) -> Instant {
         let running = self.running();
         let notes = running.map(|(role, name)| Note {
@@ -425,7 +426,7 @@ impl<'a> Look<'a, '_> {
             .unwrap_or(Duration::ZERO)
     }
 
-    /// Returns how long a container takes to stop; `None` if it never stops by itself.
+    /// Returns how long a container takes to stop, or `None` if it never stops by itself.
     fn container_stop_time(&self, container: &Tree) -> Option<Duration> {
         let behaviour = (self.around.behaviour)(name(container), container.str("image").unwrap_or_default());
         let hook = container.i64("lifecycle/preStop/sleep/seconds").and_then(|it| u64::try_from(it).ok());

@@ -1,8 +1,8 @@
-//! What the containers on simulated nodes have printed.
+//! The logs of containers on simulated nodes.
 //!
-//! A container prints the lines of its [behaviour](super::behaviour) and of its command, in each run. Others can add lines
-//! with [`Logs::append`]. A container that prints nothing has the lines of its life, which its status tells: when it
-//! started, and how it ended.
+//! A container prints the lines of its [behaviour](super::behaviour) and of its command, in each run. [`Logs::append`]
+//! adds further lines. The log of a container that prints nothing is derived from its status: when it started, and how
+//! it ended.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use super::behaviour::LogLine;
 use super::status::{CONTAINERS, EPHEMERAL_CONTAINERS, INIT_CONTAINERS, find};
 use crate::object::Fields;
 
-/// How many lines are kept of one run of a container. Of more lines, the first are dropped.
+/// How many lines of one run are kept. Earlier lines are dropped.
 const LINES_MAX: usize = 10_000;
 
-/// How many runs of a container are kept: the present one and the previous one, as a node keeps them.
+/// How many runs of a container are kept: the current and the previous one, like on a real node.
 const RUNS_MAX: usize = 2;
 
 /// A line that a container has printed.
@@ -47,7 +47,7 @@ type PodLogs = BTreeMap<String, Vec<RunLog>>;
 struct RunLog {
     restarts: i32,
     started: Timestamp,
-    /// Lines that the run prints, some of them in the future.
+    /// The lines that the run will print, including future ones.
     planned: Arc<[LogLine]>,
     appended: Vec<PrintedLine>,
 }
@@ -64,7 +64,7 @@ impl fmt::Debug for Logs {
     }
 }
 
-/// Two handles are equal if they share their logs.
+/// Two handles are equal if they share one set of logs.
 impl PartialEq for Logs {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
@@ -74,7 +74,7 @@ impl PartialEq for Logs {
 impl Eq for Logs {}
 
 impl Logs {
-    /// Adds a line to the present run of a container of the pod with this uid.
+    /// Adds a line to the current run of a container in the pod with this uid.
     pub fn append(&self, pod_uid: &str, container: &str, at: Timestamp, text: impl Into<String>) {
         {
             let mut shared = self.shared.lock();
@@ -92,13 +92,13 @@ impl Logs {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Returns a receiver that changes whenever a line is added or a run begins or ends, for those who follow a log. Lines
-    /// that a run prints later do not change it; [`Logs::next_line_at`] tells when to look again.
+    /// Returns a receiver for readers that follow a log: it changes whenever a line is added, or a run begins or ends.
+    /// It does not change for lines that a run prints later; [`Logs::next_line_at`] says when to look again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Returns the lines that a container has printed until now: of its present run, or of the `previous` one. `pod` is the
+    /// Returns the lines that a container has printed so far, in its current run or in the `previous` one. `pod` is the
     /// pod as JSON. Returns `None` if there was no such run.
     pub fn lines(
         &self,
@@ -120,7 +120,7 @@ impl Logs {
         Some(if printed.is_empty() { state.lines(container) } else { printed })
     }
 
-    /// Returns when the present run of a container prints its next line.
+    /// Returns when the current run of a container prints its next line.
     pub fn next_line_at(&self, pod_uid: &str, container: &str, now: Timestamp) -> Option<Timestamp> {
         let shared = self.shared.lock();
         let run = shared.get(pod_uid)?.get(container)?.last()?;
@@ -139,7 +139,7 @@ impl Logs {
         {
             let mut shared = self.shared.lock();
             let known = shared.get(pod_uid).is_some_and(|pod| pod.contains_key(container));
-            // A container that prints nothing costs nothing.
+            // A container that prints nothing needs no memory.
             if planned.is_empty() && !known {
                 return;
             }
@@ -152,7 +152,7 @@ impl Logs {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Forgets the logs of a pod that is gone.
+    /// Drops the logs of a removed pod.
     pub(crate) fn forget(&self, pod_uid: &str) {
         let known = self.shared.lock().remove(pod_uid).is_some();
         if known {
@@ -167,7 +167,7 @@ impl RunLog {
         self.started.checked_add(after).unwrap_or(Timestamp::MAX)
     }
 
-    /// Returns the lines that were printed until a time, by their times.
+    /// Returns the lines printed until a time.
     fn until(&self, end: Timestamp) -> Vec<PrintedLine> {
         let planned =
             self.planned.iter().map(|line| PrintedLine { at: self.time_of(line), text: line.text.clone() });
@@ -184,9 +184,9 @@ fn container_status<'a>(pod: &'a Tree, container: &str) -> &'a Tree {
     found.find(|status| !status.is_null()).unwrap_or(find(&[], ""))
 }
 
-/// One run of a container, as its status tells it.
+/// One run of a container, as read from its status.
 struct Life {
-    /// Whether the number of restarts counts this run.
+    /// Whether this is the run that the current number of restarts belongs to.
     is_present: bool,
     started: Timestamp,
     ended: Option<(Timestamp, i32)>,
@@ -198,7 +198,7 @@ fn life_of(status: &Tree, previous: bool) -> Option<Life> {
         Some(Life { is_present, started, ended: Some((finished, state.i32("terminated/exitCode")?)) })
     };
     let (state, last) = (status.at("state"), status.at("lastState"));
-    // A container that waits for its restart has no present run: its last run has the present number of restarts.
+    // A container that waits for its restart has no current run, and its restart count still belongs to the last run.
     let waits = state.has("waiting");
     match previous {
         _ if waits => ended(last, true),

@@ -1,4 +1,4 @@
-//! The probes of a container. They succeed at once, unless the container is told to fail them.
+//! The probes of a container. They succeed at once, unless the container's behaviour makes them fail.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ pub(crate) struct Probes<'a> {
     pub(crate) container: &'a Tree,
 }
 
-/// What the probes of a running container say.
+/// The results of a running container's probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Health {
     pub(crate) started: bool,
     pub(crate) ready: bool,
-    /// When the answer changes.
+    /// When the result changes next.
     pub(crate) next: Option<Duration>,
 }
 
 impl Health {
-    /// The health of a container that does not run.
+    /// The health of a container that is not running.
     pub(crate) const NONE: Self = Self { started: false, ready: false, next: None };
 }
 
@@ -44,14 +44,14 @@ impl Schedule {
         }
     }
 
-    /// Returns the time of the first probe at this time or later.
+    /// Returns the time of the first probe at or after this time.
     fn probe_at(&self, time: Duration) -> Duration {
         let late = time.saturating_sub(self.delay);
         let periods = late.as_millis().div_ceil(self.period.as_millis().max(1));
         self.delay.saturating_add(self.period.saturating_mul(u32::try_from(periods).unwrap_or(u32::MAX)))
     }
 
-    /// Returns when the node acts, if the probe fails from this time on.
+    /// Returns when the node acts if the probe fails from this time on.
     fn failed_at(&self, from: Duration) -> Duration {
         self.probe_at(from).saturating_add(self.period.saturating_mul(self.failures - 1))
     }
@@ -62,7 +62,7 @@ impl Probes<'_> {
         Schedule::of(self.container.at(probe))
     }
 
-    /// Returns when the node kills the container, and because of which probe.
+    /// Returns when the node kills the container, and which probe is the cause.
     pub(crate) fn killed(&self, behaviour: &Behaviour) -> Option<(Duration, &'static str)> {
         let startup = behaviour.fail_startup.and_then(|length| {
             let schedule = self.schedule("startupProbe");
@@ -74,7 +74,7 @@ impl Probes<'_> {
         startup.into_iter().chain(liveness).min()
     }
 
-    /// Returns what the probes say this long after the start of the container.
+    /// Returns the probe results at this time after the container's start.
     pub(crate) fn health(&self, behaviour: &Behaviour, elapsed: Duration) -> Health {
         let started_at = behaviour
             .fail_startup
@@ -84,7 +84,7 @@ impl Probes<'_> {
             Delay::After(delay) => Some(delay.max(started_at)),
         };
         let unready_at = behaviour.fail_readiness.map(|from| match self.schedule("readinessProbe") {
-            // The first probe fails: the container was never ready.
+            // The first probe already fails, so the container was never ready.
             schedule if from <= schedule.delay => Duration::ZERO,
             schedule => schedule.failed_at(from),
         });

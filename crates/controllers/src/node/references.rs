@@ -1,8 +1,8 @@
-//! The objects that a pod refers to, and what a node says about those that are missing.
+//! The objects that a pod refers to, and how a node reports missing ones.
 //!
-//! A missing object behind a volume keeps the whole pod in `ContainerCreating`, one behind an environment variable keeps
-//! its container in `CreateContainerConfigError`, and a missing image pull secret is only worth a warning, as on a real
-//! node.
+//! As on a real node, a missing object behind a volume keeps the whole pod in `ContainerCreating`, one behind an
+//! environment variable keeps its container in `CreateContainerConfigError`, and a missing image pull secret only
+//! causes a warning.
 
 use evenkeel_tree::Tree;
 
@@ -18,8 +18,8 @@ pub(crate) enum Referent {
 }
 
 impl Referent {
-    /// Whether other controllers watch whole objects of this kind, so that a watch of the metadata would be a second one.
-    /// Of these kinds a pod names no keys.
+    /// Whether other controllers watch this kind as whole objects, so that a watch of its metadata would be a second
+    /// one. Pods refer to no keys within these kinds.
     pub(super) fn is_watched_whole(self) -> bool {
         matches!(self, Self::Claim | Self::ServiceAccount)
     }
@@ -44,7 +44,7 @@ impl Referent {
     }
 }
 
-/// Where a pod refers to an object.
+/// Where in its spec a pod refers to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the volume of this name.
@@ -55,40 +55,40 @@ pub(crate) enum Place {
     ImagePull,
 }
 
-/// A reference of a pod to an object of its namespace.
+/// A reference from a pod to an object in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reference {
     pub(crate) referent: Referent,
     pub(crate) name: String,
-    /// The keys of the object that must exist.
+    /// The keys that the object must have.
     pub(crate) keys: Vec<String>,
     pub(crate) place: Place,
 }
 
-/// What a node found where a reference points to.
+/// The result of looking up a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The object with all its keys.
+    /// The object exists, with all its keys.
     All,
-    /// No object.
+    /// The object does not exist.
     Nothing,
-    /// The object without this key.
+    /// The object exists without this key.
     NotKey(String),
 }
 
-/// What is missing for a pod, in the words of a kubelet.
+/// What is missing for a pod, in kubelet's words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missing {
     /// The message for each volume that cannot be mounted.
     pub(crate) volumes: Vec<String>,
-    /// The container, and why its environment cannot be made.
+    /// The containers whose environment cannot be built, and why.
     pub(crate) environments: Vec<(String, String)>,
-    /// The names of the image pull secrets.
+    /// The names of missing image pull secrets.
     pub(crate) pull_secrets: Vec<String>,
 }
 
 impl Missing {
-    /// Adds what is missing at a reference.
+    /// Adds the result of looking up a reference.
     pub(crate) fn note(&mut self, pod: &Pod, reference: &Reference, found: &Found) {
         let (resource, name) = (reference.referent.resource(), &reference.name);
         match (&reference.place, found) {
@@ -130,7 +130,7 @@ fn key_word(referent: Referent) -> &'static str {
     }
 }
 
-/// Returns the references of a pod that are not optional.
+/// Returns the references of a pod, without optional ones.
 pub(crate) fn of(pod: &Pod) -> Vec<Reference> {
     let mut all = Vec::new();
     for volume in pod.list("spec/volumes") {

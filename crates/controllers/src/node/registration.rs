@@ -24,12 +24,12 @@ pub struct NodeOptions {
     pub memory: String,
     /// How many pods each node can run.
     pub pods: u32,
-    /// Whether the nodes are registered, by `initial_objects`, so that their controller only
-    /// has to renew their leases.
+    /// Whether `initial_objects` has registered the nodes already, so that their controller only has to renew their
+    /// leases.
     pub registered: bool,
-    /// What the containers of some pods do.
+    /// The rules for what containers do.
     pub rules: Rules,
-    /// What the containers print.
+    /// The logs of the containers.
     pub logs: Logs,
 }
 
@@ -77,16 +77,16 @@ pub(crate) fn pod_address(index: usize, number: u32) -> String {
     Ipv4Addr::from(first_pod_address(index) + number).to_string()
 }
 
-/// Returns the number of the pod with this address on a node; `None` if the address is not one of the node.
+/// Returns the number of the pod with this address on a node, or `None` if the address does not belong to the node.
 pub(crate) fn pod_number(index: usize, address: &str) -> Option<u32> {
     let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
     address.checked_sub(first_pod_address(index)).filter(|number| *number < ADDRESSES)
 }
 
-/// How many addresses each node has for its pods.
+/// The size of each node's address range for pods.
 const ADDRESSES: u32 = 256;
 
-/// The first address for the pods of a node, as a number: from 10.244.0.0 on.
+/// Returns the first address for the pods of a node, as a number. The first node begins at 10.244.0.0.
 fn first_pod_address(index: usize) -> u32 {
     let node = u32::try_from(index).unwrap_or(0) % 4096;
     u32::from(Ipv4Addr::new(10, 244, 0, 0)) + node * ADDRESSES

@@ -1,4 +1,4 @@
-//! Rules: what the containers of some pods do, chosen by image, labels, namespace and container name.
+//! Rules for what containers do, selected by image, labels, namespace and container name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::behaviour::{Behaviour, InvalidWord, PREFIX};
 use crate::kinds::Pod;
 
-/// A rule: which containers it is about, and what they do. A rule without conditions is about all containers.
+/// A rule: selects containers, and says what they do. A rule without conditions selects all containers.
 ///
 /// ```
 /// use evenkeel_controllers::node::behaviour::Behaviour;
@@ -28,12 +28,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A rule about all containers.
+    /// Makes a rule for all containers.
     pub fn new(behaviour: Behaviour) -> Self {
         Self { behaviour, ..Self::default() }
     }
 
-    /// Restricts the rule to containers of this image. `*` stands for any text.
+    /// Restricts the rule to containers with this image. `*` matches any text.
     #[must_use]
     pub fn image(mut self, pattern: impl Into<String>) -> Self {
         self.image = Some(pattern.into());
@@ -47,14 +47,14 @@ impl Rule {
         self
     }
 
-    /// Restricts the rule to pods of this namespace.
+    /// Restricts the rule to pods in this namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Restricts the rule to containers of this name.
+    /// Restricts the rule to containers with this name.
     #[must_use]
     pub fn container(mut self, name: impl Into<String>) -> Self {
         self.container = Some(name.into());
@@ -65,7 +65,7 @@ impl Rule {
     /// of [words](super::behaviour).
     ///
     /// # Errors
-    /// Fails if there is another member, a member of another form, or an invalid word.
+    /// Fails if there is an unknown member, a member of the wrong type, or an invalid word.
     pub fn from_json(value: &serde_json::Value) -> Result<Self, InvalidRule> {
         let members = value.as_object().ok_or(InvalidRule::Form("a rule is a map"))?;
         let mut rule = Self::default();
@@ -95,7 +95,7 @@ impl Rule {
     }
 }
 
-/// Reads a map of texts. Numbers and booleans are taken as they are written.
+/// Reads a map of strings. Numbers and booleans are converted to text.
 fn texts(value: &serde_json::Value) -> Result<BTreeMap<String, String>, InvalidRule> {
     let members = value.as_object().ok_or(InvalidRule::Form("`labels` and `does` are maps of texts"))?;
     let text = |(name, value): (&String, &serde_json::Value)| match value {
@@ -107,22 +107,23 @@ fn texts(value: &serde_json::Value) -> Result<BTreeMap<String, String>, InvalidR
     members.iter().map(text).collect()
 }
 
-/// A rule that cannot be read.
+/// Why a rule cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidRule {
-    /// A part has another form.
+    /// A part of the rule has the wrong type.
     #[error("{0}")]
     Form(&'static str),
-    /// A member that rules do not have.
+    /// Rules have no such member.
     #[error("a rule has no {0:?}, only image, labels, namespace, container and does")]
     Member(String),
-    /// A word or a value that is not in the vocabulary.
+    /// A word or value is not in the vocabulary.
     #[error(transparent)]
     Word(#[from] InvalidWord),
 }
 
-/// The rules of a cluster's nodes. Clones share them. A change counts at once, for running containers too.
+/// The rules of a cluster's nodes. Clones share one set of rules. A change takes effect at once, also for running
+/// containers.
 #[derive(Clone, Default)]
 pub struct Rules {
     shared: Arc<Mutex<Shared>>,
@@ -144,7 +145,7 @@ impl fmt::Debug for Rules {
     }
 }
 
-/// Two handles are equal if they share their rules.
+/// Two handles are equal if they share one set of rules.
 impl PartialEq for Rules {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
@@ -154,7 +155,7 @@ impl PartialEq for Rules {
 impl Eq for Rules {}
 
 impl Rules {
-    /// Adds a rule. It counts before the rules that were added earlier.
+    /// Adds a rule, which precedes earlier rules.
     pub fn add(&self, rule: Rule) {
         self.change(|rules| rules.iter().cloned().chain([rule]).collect());
     }
@@ -179,7 +180,8 @@ impl Rules {
         self.shared.lock().listeners.push(Arc::new(listener));
     }
 
-    /// Returns what the rules and the annotations of a pod say about a container, and what is wrong with the annotations.
+    /// Returns the behaviour of a container by the rules and the annotations of its pod, and the annotations that are
+    /// invalid.
     pub(crate) fn behaviour(&self, pod: &Pod, container: &str, image: &str) -> (Behaviour, Vec<InvalidWord>) {
         let (mut behaviour, invalid) = annotated(pod, container);
         let rules = self.shared.lock().rules.clone();
@@ -190,7 +192,7 @@ impl Rules {
     }
 }
 
-/// Reads the annotations of a pod about a container.
+/// Reads the annotations of a pod that apply to a container.
 fn annotated(pod: &Pod, container: &str) -> (Behaviour, Vec<InvalidWord>) {
     let (mut own, mut all, mut invalid) = (Behaviour::default(), Behaviour::default(), Vec::new());
     let words = pod.metadata.annotations.iter().flatten();
@@ -205,7 +207,7 @@ fn annotated(pod: &Pod, container: &str) -> (Behaviour, Vec<InvalidWord>) {
     (own.over(&all), invalid)
 }
 
-/// Whether a text matches a pattern in which `*` stands for any text.
+/// Whether a text matches a pattern in which `*` matches any text.
 fn glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

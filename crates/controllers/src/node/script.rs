@@ -1,4 +1,4 @@
-//! What the command of a container does, as far as a simulated node understands it.
+//! Interprets the command of a container, as far as a simulated node understands it.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use evenkeel_tree::Tree;
 
 use super::behaviour::LogLine;
 
-/// What one run of a command does.
+/// What a command does in one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// After how long the run ends, and its exit code; none if it goes on until it is stopped.
+    /// When the run ends, and its exit code. `None` if it goes on until it is stopped.
     pub(crate) exit: Option<(Duration, i32)>,
     /// What the run prints.
     pub(crate) log: Vec<LogLine>,
 }
 
-/// Returns what the command of a container does; `None` if the node does not understand it.
+/// Returns what the command of a container does, or `None` if the node does not understand the command.
 pub(crate) fn interpret(container: &Tree) -> Option<Run> {
     let words: Vec<&str> = container.texts("command").chain(container.texts("args")).collect();
     let (program, arguments) = words.split_first().filter(|_| container.has("command"))?;

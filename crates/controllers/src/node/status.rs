@@ -1,4 +1,4 @@
-//! The parts of a pod's status that are about the whole pod: its phase and its conditions, as kubelet writes them.
+//! The parts of a status that concern the whole pod: its phase and its conditions, as kubelet writes them.
 
 use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use crate::pod;
 const OWN: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
-/// The lists of containers in a spec and of their statuses.
+/// The paths of the container lists in a spec, and of the matching lists of statuses.
 pub(crate) const CONTAINERS: (&str, &str) = ("spec/containers", "containerStatuses");
 pub(crate) const INIT_CONTAINERS: (&str, &str) = ("spec/initContainers", "initContainerStatuses");
 pub(crate) const EPHEMERAL_CONTAINERS: (&str, &str) =
@@ -32,13 +32,13 @@ pub(crate) fn init_role(container: &Tree) -> Role {
     if container.is("restartPolicy", "Always") { Role::Sidecar } else { Role::Init }
 }
 
-/// Returns the status of a container by its name; null if there is none.
+/// Returns the status of a container by its name, or null if there is none.
 pub(crate) fn find<'a>(statuses: &'a [Tree], name: &str) -> &'a Tree {
     static NULL: Tree = Tree::Null;
     statuses.iter().find(|status| status.is("name", name)).unwrap_or(&NULL)
 }
 
-/// Sets the addresses of a pod, unless it has them.
+/// Sets the addresses of a pod, unless they are already set.
 pub(crate) fn set_addresses(pod: &Pod, host: &Host, status: &mut Tree) {
     if status.has("podIP") {
         return;
@@ -48,8 +48,8 @@ pub(crate) fn set_addresses(pod: &Pod, host: &Host, status: &mut Tree) {
     status.set("podIPs", vec![tree!({"ip": address})]);
 }
 
-/// Returns the phase that follows from the statuses of the containers. `may_restart` tells whether a container is started
-/// again after its last exit code.
+/// Returns the pod's phase, derived from the container statuses. `may_restart` says whether a container is restarted
+/// after an exit code.
 pub(crate) fn phase(pod: &Pod, status: &Tree, may_restart: &dyn Fn(&Tree, i32) -> bool) -> &'static str {
     let failed_init = pod.list(INIT_CONTAINERS.0).iter().any(|container| {
         let code = exit_code(find(status.list(INIT_CONTAINERS.1), name(container)));
@@ -66,7 +66,7 @@ pub(crate) fn phase(pod: &Pod, status: &Tree, may_restart: &dyn Fn(&Tree, i32) -
             (_, Some(code)) if may_restart(container, code) => restarting += 1,
             (_, Some(0)) => {}
             (_, Some(_)) => failed += 1,
-            // A container has never run.
+            // A container has not run yet.
             (_, None) => return "Pending",
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn phase(pod: &Pod, status: &Tree, may_restart: &dyn Fn(&Tree, i32) -
     }
 }
 
-/// Returns the exit code of the last run of a container that does not run; `None` if there was none.
+/// Returns the exit code of a container's last run, or `None` if it is running or has never run.
 fn exit_code(status: &Tree) -> Option<i32> {
     if status.has("state/running") {
         return None;
@@ -96,7 +96,7 @@ pub(crate) struct Readiness {
     pub(crate) initialized: bool,
 }
 
-/// Sets the five conditions of the node. A transition time changes only with the status.
+/// Sets the five conditions that the node writes. The transition time changes only if the condition's status does.
 pub(crate) fn set_conditions(pod: &Pod, status: &mut Tree, readiness: Readiness, now: Timestamp) {
     let finished = matches!(status.str("phase"), Some("Succeeded" | "Failed"));
     let completed = ("PodCompleted", String::new());

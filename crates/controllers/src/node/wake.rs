@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// A look that is this far away or farther is upkeep: a test that waits for rest does not wait for it. The limit of
-/// `settled()` is this long.
+/// A look at least this far away counts as upkeep: a test that waits for rest does not wait for it. It equals the limit
+/// of `settled()`.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The next looks at a pod: as work, for which `settled()` waits, and as upkeep, for which it does not.
+/// The next looks at a pod: one as work, for which `settled()` waits, and one as upkeep, for which it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wakes {
     pub(crate) work: Option<Duration>,
@@ -14,7 +14,7 @@ pub(crate) struct Wakes {
 }
 
 impl Wakes {
-    /// Looks again after this time, as work unless that is long.
+    /// Schedules a look after this time, as work unless the time is long.
     pub(crate) fn add(&mut self, after: Duration) {
         if after >= LONG {
             self.add_upkeep(after);
@@ -23,7 +23,7 @@ impl Wakes {
         }
     }
 
-    /// Looks again after this time, as upkeep.
+    /// Schedules a look after this time, as upkeep.
     pub(crate) fn add_upkeep(&mut self, after: Duration) {
         self.upkeep = Some(self.upkeep.map_or(after, |known| known.min(after)));
     }

@@ -14,7 +14,8 @@ const PROTECTION: &str = "kubernetes.io/vac-protection";
 /// The name of the index of claims and volumes by the classes that they use.
 const BY_CLASS: &str = "attributes class";
 
-/// Where a claim names the classes that it wants, has, and is being changed to, and a volume the one that it has.
+/// The paths where a claim names the classes that it wants, has, and is being changed to, and where a volume names its
+/// class.
 const NAMES: [&str; 3] = [
     "spec/volumeAttributesClassName",
     "status/currentVolumeAttributesClassName",

@@ -16,12 +16,12 @@ const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// The name of this provisioner.
 const PROVISIONER: &str = "evenkeel.dev/instant";
 
-/// Returns the storage class of a claim or volume, empty if it has none.
+/// Returns the storage class of a claim or volume, or an empty string if it has none.
 pub(super) fn class(object: &Object) -> &str {
     object.str("spec/storageClassName").unwrap_or_default()
 }
 
-/// Returns the reference to a claim by which a volume is bound to it.
+/// Returns the reference by which a volume is bound to a claim.
 pub(super) fn reference(claim: &PersistentVolumeClaim) -> Tree {
     tree!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim.metadata.namespace.clone(),
@@ -50,7 +50,7 @@ fn size(volume: &PersistentVolume) -> Option<Quantity> {
     quantity(volume, "spec/capacity/storage")
 }
 
-/// Parses the quantity at a path. Validation rejects all others.
+/// Parses the quantity at a path. Validation guarantees that it is valid.
 fn quantity(object: &Object, path: &str) -> Option<Quantity> {
     Quantity::parse(object.str(path)?).ok()
 }
@@ -60,7 +60,7 @@ fn mode(object: &Object) -> &str {
     object.str("spec/volumeMode").unwrap_or("Filesystem")
 }
 
-/// Where a claim has the size that it asks for.
+/// The path of a claim's requested size.
 const REQUESTED: &str = "spec/resources/requests/storage";
 
 fn fits(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {

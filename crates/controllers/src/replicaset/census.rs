@@ -1,8 +1,8 @@
-//! How many pods of each sort a ReplicaSet has, without a look at every pod.
+//! Counts the pods of a ReplicaSet by their state, without looking at every pod.
 //!
-//! An index of the pods' cache sorts the pods of each controller by what their controller's status counts, and by their
-//! labels. All pods that a set creates have the labels of its template, so that four sizes tell everything, however many
-//! pods there are. If a pod has other labels, or becomes available only after a while, the pods are looked at one by one.
+//! An index of the pods' cache groups the pods of each controller by labels, and by what the controller's status
+//! counts. All pods that a set creates have the labels of its template, so four numbers describe the set, however many
+//! pods it has. If a pod has other labels, or becomes available only after a while, the pods are looked at one by one.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::kinds::{Pod, ReplicaSet};
 use crate::object::{Fields, Object};
 use crate::pod;
 
-/// The name of the index of pods by controller, sort and labels.
+/// The name of the index of pods by controller, state and labels.
 const CENSUS: &str = "census";
 
-/// The sorts of pods that a status distinguishes.
+/// The states of pods that a ReplicaSet's status distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Ready,
@@ -45,7 +45,7 @@ impl Sort {
     }
 }
 
-/// The numbers of pods in the status of a ReplicaSet.
+/// The numbers of pods in a ReplicaSet's status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
     pub(crate) active: usize,
@@ -64,7 +64,8 @@ pub(crate) fn index() -> Index<Object> {
     })
 }
 
-/// The index value of the pods of one controller, one sort and these labels. Neither a uid nor a label contains `|`.
+/// Returns the index key of the pods of one controller, in one state and with these labels. Neither a uid nor a label
+/// contains `|`.
 fn key<'a>(owner: &str, sort: Sort, labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
     let mut text = format!("{owner}|{}", sort as u8);
     labels.into_iter().for_each(|(key, value)| text.extend(["|", key, "=", value]));
@@ -89,8 +90,8 @@ impl Census {
         }
     }
 
-    /// Reads the numbers from the index of a cache. `None` if the pods have to be looked at: one of them has other labels
-    /// than the template, there may be one to adopt or to release, or a ready pod is not available at once.
+    /// Reads the numbers from the index of a cache. Returns `None` if the pods must be looked at one by one: a pod has
+    /// labels other than the template's, a pod may have to be adopted or released, or a ready pod is not available yet.
     pub(crate) fn indexed(
         cache: &Cache<Object>,
         set: &ReplicaSet,
@@ -103,7 +104,7 @@ impl Census {
         Self::counted(set, selector, cache.count_owned_by(uid)?, |value| cache.count_by_index(CENSUS, value))
     }
 
-    /// Sums up the sizes of the index. `owned` is how many pods the set has.
+    /// Adds up the numbers of the index. `owned` is the total number of the set's pods.
     fn counted<E>(
         set: &ReplicaSet,
         selector: &LabelSelector,
@@ -126,7 +127,7 @@ impl Census {
     }
 }
 
-/// Whether the set keeps its pods with these labels.
+/// Whether the set would keep a pod with these labels.
 fn claims(set: &ReplicaSet, selector: &LabelSelector, labels: BTreeMap<String, String>) -> bool {
     let pod = ObjectMeta { labels: Some(labels), ..ObjectMeta::default() };
     Claimant::new(&set.metadata, Some(selector)).matches(&pod)
@@ -152,7 +153,7 @@ mod tests {
         }))
     }
 
-    /// A pod of the set, or of another one.
+    /// Generates a pod of this set, or of another one.
     fn any_pod() -> impl Strategy<Value = Pod> {
         let labels = prop_oneof![
             8 => Just(json!({"app": "web", "tier": "front"})),

@@ -1,8 +1,8 @@
-//! How often a large set writes its status.
+//! Limits how often a large set writes its status.
 //!
-//! While 10,000 pods start, a set would otherwise write its status for each of them, and its Deployment too, so that most
-//! of the writes in the cluster would say how many pods are ready. In Kubernetes the time that a write takes has the same
-//! effect. A small set writes at once.
+//! While 10,000 pods start, a set would otherwise write its status for each of them, and so would its Deployment, so
+//! that most writes in the cluster would only report the number of ready pods. In Kubernetes, the time that a write
+//! takes has the same effect. A small set writes at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,8 +14,7 @@ use tokio::time::Instant;
 /// The number of pods up to which a set writes its status whenever it changes.
 const SMALL: usize = 50;
 
-/// The time between two writes of the status, for each pod of the set: a tenth of a second for 1,000 pods. At 10,000
-/// changes of pods a second, one write in a hundred is a status then.
+/// The minimum time between two writes of the status, for each pod of the set: a tenth of a second for 1,000 pods.
 const PER_POD: Duration = Duration::from_micros(100);
 
 /// When large sets last wrote their status.
@@ -25,8 +24,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Returns how long a set of this many pods has to wait until it writes its status again; `None` if it may write now,
-    /// which it then does.
+    /// Returns how long a set with this many pods must wait before it writes its status again. Returns `None` if it may
+    /// write now, and counts that as a write.
     pub(crate) fn wait(&self, set: &Request, pods: usize) -> Option<Duration> {
         let mut written = self.written.lock();
         if pods <= SMALL {
@@ -43,7 +42,7 @@ impl Pace {
         left
     }
 
-    /// Forgets a set that is gone.
+    /// Forgets a deleted set.
     pub(crate) fn forget(&self, set: &Request) {
         self.written.lock().remove(set);
     }

@@ -46,8 +46,8 @@ pub(crate) enum Scale {
     Delete(Vec<Arc<Pod>>),
 }
 
-/// Computes what to do for `wanted` pods. `related` returns the pods of the whole Deployment; it is called only if
-/// needed.
+/// Computes what to do to reach `wanted` pods. `related` returns the pods of the whole Deployment, and is called only
+/// if needed.
 pub(crate) fn scale(
     wanted: usize,
     active: &[Arc<Pod>],
@@ -62,7 +62,7 @@ pub(crate) fn scale(
     Scale::Delete(ranking::victims(active, &related, count, now))
 }
 
-/// Computes what to do for `wanted` pods if there are not more than that.
+/// Computes what to do to reach `wanted` pods, if no more than that exist.
 pub(crate) fn scale_up(wanted: usize, active: usize) -> Scale {
     match wanted.saturating_sub(active).min(BURST) {
         0 => Scale::Enough,

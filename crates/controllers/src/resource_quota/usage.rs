@@ -53,7 +53,7 @@ pub(super) fn status(
     tree!({"hard": hard, "used": Tree::map(used.collect())})
 }
 
-/// Returns an object as the functions of quotas read it.
+/// Returns an object in the form that the quota functions read.
 pub(super) fn value(object: &Object) -> Value {
     let mut value = object.to_value();
     value["metadata"] = serde_json::json!(object.metadata);

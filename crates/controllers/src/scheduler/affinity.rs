@@ -5,7 +5,7 @@ use evenkeel_tree::{Tree, tree};
 use crate::counts;
 use crate::kinds::Node;
 
-/// Where the spec of a pod has its required node affinity.
+/// The path of the required node affinity in a pod spec.
 pub(crate) const REQUIRED: &str = "affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
 
@@ -38,7 +38,7 @@ fn key(requirement: &Tree) -> &str {
     requirement.str("key").unwrap_or_default()
 }
 
-/// Whether a requirement holds for a label or field with this value.
+/// Whether a label or field with this value satisfies a requirement.
 fn holds(requirement: &Tree, value: Option<&str>) -> bool {
     let listed = value.is_some_and(|value| requirement.texts("values").any(|listed| listed == value));
     let compared = || Some((value?.parse::<i64>().ok()?, requirement.str("values/0")?.parse::<i64>().ok()?));

@@ -30,8 +30,8 @@ impl PodRequests {
     }
 }
 
-/// The fields of a pod that [`PodResources`] reads, as a tree. Every event of a pod is counted anew, so that the rest of
-/// the pod is left out.
+/// Returns the fields of a pod that [`PodResources`] reads. The resources are computed again for every event of a pod,
+/// so the rest of the pod is left out.
 fn resource_fields(pod: &Pod) -> Value {
     let containers = |path: &str| -> Vec<Value> {
         pod.list(path).iter().map(|it| parts(it, &["name", "restartPolicy", "resources"])).collect()
@@ -60,7 +60,7 @@ fn parts(tree: &Tree, names: &[&str]) -> Value {
     names.iter().map(|name| (*name, tree.at(name).to_value())).collect()
 }
 
-/// The condition of a pod whose resources are to change. An infeasible change does not count.
+/// The condition of a pod whose resources are to be resized. An infeasible resize is ignored.
 const RESIZE_PENDING: &str = "PodResizePending";
 
 /// What the pods of one node take together.
@@ -93,7 +93,7 @@ impl NodeInfo {
         self.pods.len()
     }
 
-    /// Returns the amount of a resource that the pods request together; `None` if no pod requests any.
+    /// Returns the total amount of a resource that the pods request, or `None` if no pod requests any.
     pub(crate) fn requested(&self, resource: &str) -> Option<&Quantity> {
         self.requested.get(resource)
     }
@@ -113,7 +113,7 @@ pub(crate) struct SchedulerCache {
     nodes: BTreeMap<String, NodeInfo>,
     /// From the uid of a pod to the node that it is on.
     placed: BTreeMap<String, String>,
-    /// What the nodes offer to pods, parsed once for each change of a node and not for each pod.
+    /// The allocatable amounts of the nodes, parsed once for each change of a node instead of for each pod.
     offered: BTreeMap<String, Amounts>,
 }
 
@@ -149,17 +149,17 @@ impl SchedulerCache {
         }
     }
 
-    /// Updates what a node offers to pods.
+    /// Updates the allocatable amounts of a node.
     pub(crate) fn observe_node(&mut self, node: &Node) {
         self.offered.insert(node.name().to_owned(), allocatable(node));
     }
 
-    /// Removes a node that was deleted.
+    /// Removes a deleted node.
     pub(crate) fn forget_node(&mut self, name: &str) {
         self.offered.remove(name);
     }
 
-    /// Returns the amounts that a node offers to pods.
+    /// Returns the allocatable amounts of a node.
     pub(crate) fn allocatable(&self, node: &Node) -> Cow<'_, Amounts> {
         let known = self.offered.get(node.name());
         known.map_or_else(|| Cow::Owned(allocatable(node)), Cow::Borrowed)
@@ -179,7 +179,7 @@ impl SchedulerCache {
 /// Returns the amounts that a node offers to pods.
 fn allocatable(node: &Node) -> Amounts {
     let path = if node.has("status/allocatable") { "status/allocatable" } else { "status/capacity" };
-    // Values that are no quantities are left out; validation rejects them.
+    // Values that are not quantities are skipped; validation rejects them.
     let parsed =
         |(name, amount): (&str, &Tree)| Some((name.to_owned(), Quantity::parse(amount.as_str()?).ok()?));
     node.entries(path).filter_map(parsed).collect()

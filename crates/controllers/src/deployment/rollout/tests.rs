@@ -20,7 +20,7 @@ fn deployment(replicas: i32, image: &str, extra: Value) -> Deployment {
     crate::object::object(value)
 }
 
-/// The Deployment after a change of its spec: with the status that it had.
+/// Returns the Deployment after a change of its spec, with its previous status.
 fn changed(before: &Deployment, mut after: Deployment) -> Deployment {
     after.set("status", before.at("status"));
     after

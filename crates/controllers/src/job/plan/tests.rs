@@ -158,7 +158,7 @@ fn a_deadline_and_a_suspension_take_the_pods_away() {
 }
 
 impl World {
-    /// Ends the active pod of an index with an exit code.
+    /// Terminates the active pod of an index with an exit code.
     fn exit(&mut self, index: i32, code: i32) {
         let mut pods = self.pods.iter_mut();
         let pod = pods.find(|pod| pod::is_active(pod) && indexes::of(pod).unwrap_or(0) == index).unwrap();

@@ -18,7 +18,7 @@ fn pod(spec: Value, annotations: &[(&str, &str)]) -> Pod {
     }))
 }
 
-/// A pod on a node whose time passes as the pod needs it.
+/// A pod on a node with a clock that follows the pod's deadlines.
 struct World {
     pod: Pod,
     memory: PodMemory,
@@ -59,7 +59,7 @@ impl World {
         step(&self.pod, &around, &mut self.memory)
     }
 
-    /// Takes one step; returns whether something was written.
+    /// Takes one step.
     fn turn(&mut self) -> Step {
         let step = self.look();
         self.notes.extend(step.notes.iter().map(|note| format!("{} {}", note.reason, note.text)));
@@ -70,7 +70,7 @@ impl World {
         step
     }
 
-    /// Lives until only upkeep is left. Returns what upkeep waits for.
+    /// Takes steps until only upkeep is left. Returns when the upkeep is due.
     fn settle(&mut self) -> Option<Duration> {
         for _ in 0..50 {
             let step = self.turn();
@@ -205,7 +205,7 @@ fn restarts_back_off_and_do_not_hold_the_world_up() {
     );
 }
 
-/// A crash loop used to cost three writes every five minutes, for ever.
+/// A crash loop used to cost three writes every five minutes, forever.
 #[test]
 fn a_year_of_restarts_costs_little_and_is_counted() {
     let mut world = World::new(always(), &[("behaviour", "crash-loop")]);
@@ -216,7 +216,7 @@ fn a_year_of_restarts_costs_little_and_is_counted() {
     assert!(world.writes < 120, "{} writes", world.writes);
     let restarts = world.pod.i32("status/containerStatuses/0/restartCount").unwrap();
     assert!((90_000..200_000).contains(&restarts), "{restarts} restarts");
-    // What changes in between counts at the end of the five minutes.
+    // A change in the meantime takes effect at the end of the five minutes.
     world.pod.metadata.annotations =
         Some([("node.evenkeel.dev/exit-code".to_owned(), "run".to_owned())].into());
     assert!(world.settle().unwrap() <= BACK_OFF_MAX_FOR_TESTS);

@@ -49,7 +49,7 @@ impl Rbac {
         Self { store, followed: RwLock::default() }
     }
 
-    /// Calls `ask` with an index that includes every change in the store.
+    /// Calls `ask` with an index that is up to date with the store.
     fn with_index<T>(&self, ask: impl FnOnce(&RbacIndex) -> T) -> T {
         let newest = self.store.revision();
         let known = self.followed.read();

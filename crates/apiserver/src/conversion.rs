@@ -1,7 +1,8 @@
-//! Conversion between the versions of a kind. An object is stored in one version and served in several.
+//! Converts objects between the versions of a kind. An object is stored in one version and served in several.
 //!
-//! Built-in kinds, and custom resources whose definition has the strategy `None`, are converted at once, by the functions
-//! of this file. Custom resources with the strategy `Webhook` are converted by the [`Converter`], which has to wait.
+//! Built-in kinds, and custom resources with the conversion strategy `None`, are converted immediately, by the
+//! functions of this file. Custom resources with the strategy `Webhook` are converted by the [`Converter`], which has
+//! to wait.
 
 mod autoscaler;
 mod converter;
@@ -24,8 +25,8 @@ use crate::{CustomInfo, Header, ResourceInfo, storage};
 
 pub(crate) use converter::Converter;
 
-/// A stored object in the version in which a resource serves it. Key and revisions are those of the stored object; value
-/// and header are those of the converted one.
+/// A stored object in the version in which a resource serves it. The key and the revisions are those of the stored
+/// object; the value and the header are those of the converted one.
 #[derive(Clone, Debug)]
 pub(crate) struct Served(Arc<Entry<Header>>);
 
@@ -45,20 +46,20 @@ impl Served {
         Self(Arc::new(Entry { key, value, header, create_revision, revision }))
     }
 
-    /// An object that was never stored.
+    /// Makes an entry for an object that was never stored.
     #[cfg(test)]
     pub(crate) fn of_object(object: &Value, revision: u64) -> Self {
         let (value, header) = encode_object(object);
         Self(Arc::new(Entry { key: "/test".into(), value, header, create_revision: revision, revision }))
     }
 
-    /// The object, encoded with this resourceVersion. It is the object's own revision, except for an object whose
+    /// Returns the object, encoded with this resourceVersion. That is the object's own revision, except when its
     /// deletion is reported.
     pub(crate) fn encoded(&self, revision: u64) -> EncodedObject {
         EncodedObject::stored(&self.0, revision)
     }
 
-    /// Parses the object; it has no resourceVersion.
+    /// Parses the object, without a resourceVersion.
     pub(crate) fn object(&self) -> Result<Value> {
         storage::read(&self.0)
     }
@@ -77,8 +78,8 @@ pub(crate) fn is_stored_as_served(info: &ResourceInfo, entry: &Entry<Header>) ->
     }
 }
 
-/// Whether a custom resource is stored in the storage version and conforms to its schema. Any other is pruned, defaulted
-/// and converted when it is read.
+/// Whether a custom resource is stored in the storage version and conforms to its schema. If not, it is pruned,
+/// defaulted and converted when it is read.
 fn conforms(custom: &CustomInfo, entry: &Entry<Header>) -> bool {
     entry.header.conformity.is(custom.stored_revision)
 }
@@ -91,12 +92,12 @@ pub(crate) fn converts(info: &ResourceInfo) -> bool {
     }
 }
 
-/// Whether objects of this resource are converted by a webhook, so that a read may have to wait.
+/// Whether a webhook converts objects of this resource, so that a read may have to wait.
 pub(crate) fn calls_webhook(info: &ResourceInfo) -> bool {
     info.custom.as_ref().is_some_and(|custom| custom.webhook.is_some())
 }
 
-/// Returns a stored object in the version of this resource, if that needs no call of a webhook.
+/// Returns a stored object in the version of this resource, if no call of a webhook is needed.
 ///
 /// # Errors
 /// If the stored bytes are damaged, or of a version that the definition no longer has.
@@ -163,8 +164,8 @@ pub(crate) fn cache_object(
     object
 }
 
-/// Parses a stored custom resource, in the version in which it is stored. It is pruned and defaulted by the schema of that
-/// version, unless it is known to conform. If it turns out to conform to the storage version, that is noted.
+/// Parses a stored custom resource in the version in which it is stored. It is pruned and defaulted by the schema of
+/// that version, unless it is known to conform. If it conforms to the storage version, that is noted in its header.
 fn stored_object(info: &ResourceInfo, custom: &CustomInfo, entry: &Entry<Header>) -> Result<Value> {
     let stored: Value = storage::read(entry)?;
     if conforms(custom, entry) {
@@ -183,7 +184,7 @@ fn stored_object(info: &ResourceInfo, custom: &CustomInfo, entry: &Entry<Header>
     Ok(object)
 }
 
-/// Kubernetes' words for an object that is stored in a version which its definition no longer has.
+/// Returns Kubernetes' error message for an object stored in a version that its definition no longer has.
 fn gone(info: &ResourceInfo, version: &str) -> String {
     format!("request to convert CR from an invalid group/version: {}/{version}", info.group)
 }

@@ -1,7 +1,7 @@
-//! Custom resources that were converted to one version of their definition.
+//! A cache of custom resources that were converted to one version of their definition.
 //!
-//! A conversion may be a call of a webhook, so it is made once for each stored revision: it is kept within a bound, and
-//! whoever needs an object that is being converted waits for that conversion.
+//! A conversion may be a call of a webhook, so it is made only once for each stored revision. Its result is kept within
+//! a size limit, and requests that need an object while it is being converted wait for that conversion.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::Header;
 use crate::bounded_cache::BoundedCache;
 use crate::status::Result;
 
-/// The size of one generation of kept objects; there are two. That is enough to convert a list of ten thousand
-/// objects of a kilobyte or two only once, and an unused resource takes 32 MiB at most.
+/// The size of one generation of kept objects; there are two. That is enough to convert a list of ten thousand objects
+/// of a kilobyte or two only once, and an unused resource takes at most 32 MiB.
 const GENERATION_BYTES: usize = 16 << 20;
-/// How many abandoned conversions are remembered before they are swept out. A conversion is abandoned when all that
-/// waited for it have gone.
+/// How many abandoned conversions are remembered before they are swept out. A conversion is abandoned when nobody waits
+/// for it any more.
 const PENDING_SWEEP: usize = 10_000;
 
-/// A conversion of several objects that is under way. The results are in the order of the objects.
+/// A conversion of several objects in progress. The results are in the order of the objects.
 pub(crate) type Batch = Shared<BoxFuture<'static, Result<Arc<Vec<Arc<Entry<Header>>>>>>>;
 type WeakBatch = WeakShared<BoxFuture<'static, Result<Arc<Vec<Arc<Entry<Header>>>>>>>;
 
@@ -32,8 +32,8 @@ type WeakBatch = WeakShared<BoxFuture<'static, Result<Arc<Vec<Arc<Entry<Header>>
 #[derive(Default)]
 pub(crate) struct ConvertedObjects {
     kept: BoundedCache<u64, Arc<Entry<Header>>, GENERATION_BYTES>,
-    /// The batch that converts a revision now, and the object's place in it. The batch itself is held by those that
-    /// wait for it, so that a conversion nobody waits for is dropped.
+    /// The batch that is converting a revision, and the object's index in it. Only the waiting requests hold the batch
+    /// itself, so that a conversion nobody waits for is dropped.
     pending: Mutex<HashMap<u64, (WeakBatch, usize)>>,
 }
 
@@ -54,14 +54,14 @@ impl ConvertedObjects {
         self.kept.insert(entry.revision, entry.clone(), entry.value.len());
     }
 
-    /// Returns the batch that converts a revision now, and the object's place in it.
+    /// Returns the batch that is converting a revision, and the object's index in it.
     pub(crate) fn pending(&self, revision: u64) -> Option<(Batch, usize)> {
         let pending = self.pending.lock();
         let (batch, place) = pending.get(&revision)?;
         Some((batch.upgrade()?, *place))
     }
 
-    /// Notes that a batch converts the objects of these revisions, in this order.
+    /// Records that a batch converts the objects of these revisions, in this order.
     pub(crate) fn begin(&self, revisions: impl Iterator<Item = u64>, batch: &Batch) {
         // `None` if the batch is complete, which it cannot be before its first poll.
         let Some(weak) = batch.downgrade() else { return };
@@ -72,14 +72,14 @@ impl ConvertedObjects {
         pending.extend(revisions.enumerate().map(|(place, revision)| (revision, (weak.clone(), place))));
     }
 
-    /// Notes that the conversion of these revisions has ended.
+    /// Records that the conversion of these revisions has ended.
     pub(crate) fn end(&self, revisions: impl Iterator<Item = u64>) {
         let mut pending = self.pending.lock();
         revisions.for_each(|revision| drop(pending.remove(&revision)));
     }
 }
 
-/// Makes a future a batch that several requests can wait for.
+/// Turns a future into a batch that several requests can wait for.
 pub(crate) fn batch(
     convert: impl Future<Output = Result<Vec<Arc<Entry<Header>>>>> + Send + 'static,
 ) -> Batch {

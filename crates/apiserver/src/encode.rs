@@ -36,8 +36,8 @@ impl EncodedObject {
         Self::new(bytes, &header, revision)
     }
 
-    /// An object that a dry run would have created, with the resourceVersion that the client sent, which may be any
-    /// text. An empty one is left out.
+    /// Encodes an object that a dry run would have created, with the resourceVersion that the client sent, which may be
+    /// any text. An empty one is left out.
     pub(crate) fn encode_unstored(object: &Value, version: &str) -> Self {
         let encoded = Self::encode(object, 0);
         if version.is_empty() {

@@ -49,17 +49,15 @@ pub struct Header {
     /// Why the bytes are not an object in canonical form, if the object was damaged on disk. In that case all
     /// other fields are empty except for name and namespace, which come from the key.
     pub(crate) damage: Option<Box<str>>,
-    /// What a custom resource is known to conform to. It is not a part of the object.
+    /// The storage version and schema that a custom resource is known to conform to. It is not part of the object.
     pub(crate) conformity: Conformity,
 }
 
-/// The storage version and schema of its definition that the bytes of a custom resource conform to, by the number that
-/// `CustomInfo::stored_revision` gives them.
 ///
-/// Whoever writes an object notes what it was written by. The revision of the write does not tell: a write that is in
-/// progress while the definition changes is stored after the change, by the old version and schema. Of other objects,
-/// such as those of an earlier process, the first reader finds out. Until then they conform to nothing, which is safe:
-/// they are pruned, defaulted and converted.
+/// Each writer of an object records the number that it used. The revision of the write cannot be used instead: a write
+/// in progress while the definition changes is stored after the change, but by the old version and schema. For all
+/// other objects, such as those written by an earlier process, the first reader finds it out. Until then the object
+/// conforms to nothing, which is safe: it is pruned, defaulted and converted.
 #[derive(Debug, Default)]
 pub(crate) struct Conformity(AtomicU64);
 
@@ -69,7 +67,7 @@ impl Conformity {
         stored_revision != 0 && self.0.load(Ordering::Relaxed) == stored_revision
     }
 
-    /// Notes that the object conforms to the storage version and schema with this number.
+    /// Records that the object conforms to the storage version and schema with this number.
     pub(crate) fn note(&self, stored_revision: u64) {
         self.0.store(stored_revision, Ordering::Relaxed);
     }
@@ -81,7 +79,7 @@ impl Clone for Conformity {
     }
 }
 
-/// All are equal: headers of the same bytes are equal, whoever knows what about them.
+/// All values are equal, because headers of equal bytes must be equal, whatever is known about them.
 impl PartialEq for Conformity {
     fn eq(&self, _: &Self) -> bool {
         true

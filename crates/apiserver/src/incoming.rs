@@ -167,7 +167,7 @@ impl Incoming {
     }
 }
 
-/// The unknown fields in the metadata of a custom resource, in the words of strict decoding.
+/// Returns the unknown fields in the metadata of a custom resource, in the words of strict decoding.
 fn unknown_metadata(metadata: &Value) -> Vec<String> {
     const FOUND: &str = "unknown field \"";
     let Some(schema) = types::builtin_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") else {

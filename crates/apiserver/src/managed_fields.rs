@@ -17,7 +17,8 @@ use crate::{ResourceInfo, conversion};
 
 /// Records in managedFields which fields this request changed; `old` is `None` for a create.
 ///
-/// Managed fields never fail a write: if the object cannot be converted to the versions of its managers, it loses them.
+/// Managed fields never make a write fail: if the object cannot be converted to the versions of its managers, they are
+/// dropped.
 pub(crate) async fn track(ctx: &RequestContext<'_>, new: &mut Value, old: Option<&Value>) {
     let Some(schema) = schema(ctx) else { return };
     let manager = ctx.request.manager();
@@ -99,19 +100,19 @@ fn context<'a>(
     Context { schema, api_version, kind: &info.kind, manager, subresource, now, reset, versions }
 }
 
-/// How many conversions the managed fields of one write may need: of the stored, the new, the merged and the pruned object,
-/// to each version and back. A definition with more versions in use than this allows has to be migrated first.
+/// How many conversions the managed fields of one write may need: of the stored, new, merged and pruned object, to each
+/// version and back. A definition with more versions in use than this allows must be migrated first.
 const CONVERSIONS_MAX: usize = 64;
 
-/// The versions of a custom resource in which its field managers wrote.
+/// The versions of a custom resource in which its field managers have written.
 ///
-/// The rules of managed fields are pure functions, but a conversion by webhook has to wait. Therefore a conversion that is
-/// not known yet is noted as missing; it is made, and the function runs again ([`ServedVersions::settle`]).
+/// The rules of managed fields are pure functions, but a conversion by webhook has to wait. So a conversion that is not
+/// known yet is recorded as missing; it is made, and the function runs again ([`ServedVersions::settle`]).
 struct ServedVersions {
     infos: Vec<Arc<ResourceInfo>>,
-    /// The conversions that were made: the object, the version, and the result.
+    /// The conversions made so far: the object, the version, and the result.
     known: Vec<(Value, String, Value)>,
-    /// The first conversion that is not known.
+    /// The first conversion that was needed but is not known.
     missing: Mutex<Option<(Value, String)>>,
 }
 
@@ -140,7 +141,7 @@ impl ServedVersions {
         self.infos.iter().find(|info| info.api_version() == api_version).map(|info| &**info)
     }
 
-    /// Whether conversions between these versions are made by a webhook.
+    /// Whether a webhook converts between these versions.
     fn by_webhook(&self) -> bool {
         self.infos.len() > 1 && self.infos.iter().any(|info| conversion::calls_webhook(info))
     }

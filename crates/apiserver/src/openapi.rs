@@ -160,15 +160,15 @@ fn built_in() -> &'static BTreeMap<String, Arc<Document>> {
     })
 }
 
-/// The formats of a document.
+/// The encoding of a document.
 #[derive(Clone, Copy)]
 enum Format {
     Json,
     Protobuf,
 }
 
-/// The format that the client prefers, or 406 with an empty body. `version` is the version of OpenAPI, which the media type
-/// of protobuf contains.
+/// Returns the format that the client prefers, or an empty response with status 406. `version` is the version of
+/// OpenAPI, which is part of protobuf's media type.
 fn accepted(request: &Request<'_>, version: &str) -> Result<Format> {
     let accept = request.header("accept");
     let mut types = accept.split(',').map(|it| it.split(';').next().unwrap_or_default().trim());

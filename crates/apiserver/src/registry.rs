@@ -99,12 +99,12 @@ pub struct CustomInfo {
     pub schema: Schema,
     /// The schema's CEL rules, compiled on first use and kept while the schema is unchanged.
     pub(crate) rules: Arc<OnceLock<Option<Rules>>>,
-    /// The revision since which the storage version and its schema are unchanged, which identifies both. Objects that were
-    /// written later may still be in another version, by requests that were in progress: see `Conformity`.
+    /// The revision since which the storage version and its schema are unchanged, which identifies both. Objects that
+    /// requests in progress wrote later may still be in another version; see `Conformity`.
     pub stored_revision: u64,
     /// The name of the storage version.
     pub storage_version: String,
-    /// All versions of the definition, whether they are served or not. Old objects may be stored in any of them.
+    /// All versions of the definition, served or not. Old objects may be stored in any of them.
     pub(crate) versions: Arc<BTreeMap<String, Arc<VersionSchema>>>,
     /// The conversion webhook; `None` for the conversion strategy `None`.
     pub(crate) webhook: Option<Arc<WebhookConversion>>,

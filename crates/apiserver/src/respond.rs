@@ -60,7 +60,7 @@ pub(crate) fn formatted(code: u16, format: Format, body: impl Into<Body>) -> Res
     }
 }
 
-/// Builds the response of a watch from its events as JSON, one in each item.
+/// Builds the response of a watch from a stream of events as JSON, one in each item.
 pub(crate) fn watch(format: Format, events: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
     match format {
         Format::Protobuf => with_type(200, PROTOBUF_WATCH, Body::stream(events.filter_map(protobuf_event))),
@@ -68,8 +68,8 @@ pub(crate) fn watch(format: Format, events: impl Stream<Item = Bytes> + Send + '
     }
 }
 
-/// Encodes an event of a watch as a frame. An event that cannot be encoded is left out; none of a kind with a protobuf
-/// form is.
+/// Encodes an event of a watch as a frame. Returns `None` if it has no protobuf form, which is never the case for kinds
+/// that have one.
 async fn protobuf_event(event: Bytes) -> Option<Bytes> {
     let event = serde_json::from_slice(&event).ok()?;
     protobuf::encode_event(&event).map(Bytes::from)

@@ -38,7 +38,7 @@ pub(crate) fn answer_now(services: &Services, request: &Request<'_>) -> Option<R
     Some(answer())
 }
 
-/// Whether the objects of a resource are converted by a webhook, so that a read may have to wait.
+/// Whether a webhook converts the objects of a resource, so that a read may have to wait.
 fn calls_webhook(services: &Services, path: &ResourcePath<'_>) -> bool {
     let info = services.registry.look_up(&path.group, &path.version, &path.resource);
     info.is_some_and(|info| conversion::calls_webhook(&info))
@@ -176,7 +176,7 @@ fn find(
     if inside && !info.namespaced {
         return Err(missing());
     }
-    // A resource whose objects can only be created, such as a review, has no paths with names.
+    // A resource whose objects can only be created, such as a review, has no paths with object names.
     let of_items = |verb: &String| matches!(verb.as_str(), "get" | "update" | "patch" | "delete");
     if path.subresource.is_empty() && !path.name.is_empty() && !info.verbs.iter().any(of_items) {
         return Err(missing());

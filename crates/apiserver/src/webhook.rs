@@ -49,7 +49,7 @@ impl fmt::Debug for WebhookQuestion {
 pub struct WebhookAnswer {
     /// The status code.
     pub code: u16,
-    /// The Content-Type; empty if the response has none.
+    /// The Content-Type, or an empty string if the response has none.
     pub content_type: String,
     /// The body.
     pub body: Bytes,

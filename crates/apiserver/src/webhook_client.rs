@@ -1,4 +1,4 @@
-//! Calls of webhooks: from the client configuration in an API object to an HTTP response.
+//! Calls webhooks: from the client configuration in an API object to an HTTP response.
 //!
 //! Admission and conversion share this module. A [`WebhookCaller`] sends the requests.
 
@@ -16,7 +16,7 @@ use crate::registry::storage_prefix;
 use crate::status::quote;
 use crate::{Header, WebhookAnswer, WebhookCaller, WebhookQuestion, storage};
 
-/// The port of a webhook whose configuration names none.
+/// The port of a webhook whose configuration has none.
 const HTTPS_PORT: u64 = 443;
 
 /// Why a webhook gave no response.
@@ -56,7 +56,7 @@ impl WebhookClient {
         let caller = self.caller.as_ref();
         let caller = caller.ok_or_else(|| failed("this API server has no client for webhooks".to_owned()))?;
         let address = match &place.service {
-            // A webhook that is served in this process needs neither a Service nor endpoints.
+            // A webhook served in this process needs neither a Service nor endpoints.
             Some(_) if caller.serves(&place.destination) => place.destination.clone(),
             Some(service) => self.resolve(service).map_err(failed)?,
             None => place.destination.clone(),
@@ -76,7 +76,7 @@ impl WebhookClient {
         }
     }
 
-    /// Resolves a service to the address of one of its endpoints, because nothing routes cluster IPs here.
+    /// Resolves a Service to the address of one of its endpoints, because nothing here routes cluster IPs.
     fn resolve(&self, service: &Service<'_>) -> Result<String, String> {
         let Service { namespace, name, port } = service;
         let key = format!("{}{namespace}/{name}", storage_prefix("", "services"));
@@ -116,7 +116,7 @@ impl WebhookClient {
     }
 }
 
-/// The CA certificates of a client configuration. A bundle of nothing but whitespace counts as empty.
+/// Returns the CA certificates of a client configuration. A bundle that is only whitespace counts as empty.
 fn ca_bundle(config: &Value) -> Vec<u8> {
     let bundle = STANDARD.decode(config["caBundle"].as_str().unwrap_or_default()).unwrap_or_default();
     if bundle.trim_ascii().is_empty() { Vec::new() } else { bundle }
@@ -171,12 +171,12 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The error message of a response that is not 2xx, in the words of client-go; `None` for a success.
+/// Returns the error message for a response that is not 2xx, in client-go's words, or `None` for a success.
 pub(crate) fn refusal(answer: &WebhookAnswer) -> Option<String> {
     if (200..=206).contains(&answer.code) {
         return None;
     }
-    // Like Kubernetes' client, an error quotes the body only if it is text.
+    // Like in Kubernetes' client, an error quotes the body only if it is text.
     let text = match answer.content_type.starts_with("text/") {
         true => String::from_utf8_lossy(&answer.body),
         false => "unknown".into(),

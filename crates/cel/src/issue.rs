@@ -18,13 +18,13 @@ impl Position {
     pub(crate) const START: Position = Position { line: 1, column: 0 };
 }
 
-/// Finds positions in one source. Every node of an expression has a position: counting the characters before each of them
-/// would take time quadratic in the length of the source.
+/// Finds positions in one source. Every node of an expression has a position, and counting the characters before each
+/// of them would take time quadratic in the length of the source.
 #[derive(Debug)]
 pub(crate) struct Positions {
-    /// How many characters come before each line.
+    /// The number of characters before each line.
     lines: Vec<usize>,
-    /// Where each character begins, in bytes; `None` if each has one byte.
+    /// The byte offset of each character, or `None` if each character has one byte.
     characters: Option<Vec<usize>>,
 }
 

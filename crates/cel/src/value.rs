@@ -85,7 +85,7 @@ pub enum Value<'a> {
     Type(Type),
     /// A value of one of Kubernetes' libraries.
     Opaque(Rc<Opaque>),
-    /// The `authorizer` of an admission policy, a question that it is asked, or the answer.
+    /// The `authorizer` of an admission policy, a question to it, or its answer.
     Access(Rc<Access<'a>>),
     /// A value without a schema, kept by `x-kubernetes-preserve-unknown-fields`. Expressions can only compare it.
     Preserved(&'a Json),

@@ -1,4 +1,4 @@
-//! What the binary says of itself: its version, completions for shells, and man pages.
+//! The commands about the binary itself: its version, shell completions, and man pages.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-/// The version of Kubernetes that the API server is.
+/// The version of Kubernetes that the API server implements.
 const KUBERNETES: &str = "v1.36.4";
 
-/// Print the version, and which Kubernetes the API server is.
+/// Print the version of Evenkeel, and the Kubernetes version that its API server implements.
 #[derive(Debug, Args)]
 pub(crate) struct Version {}
 
@@ -39,7 +39,7 @@ impl Version {
 
 impl Completions {
     pub(crate) fn run(self, mut command: Command) -> anyhow::Result<()> {
-        // Written in one piece: a reader that leaves early is no panic.
+        // Written in one piece, so that a reader that stops early (`| head`) causes no panic.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "evenkeel", &mut script);
         Ok(std::io::Write::write_all(&mut std::io::stdout().lock(), &script)?)

@@ -1,10 +1,10 @@
-//! How the commands tell where their dashboard is.
+//! Announces the address of a command's dashboard.
 
 use std::io::Write as _;
 
 use evenkeel_dashboard::Dashboard;
 
-/// Prints the link that logs in.
+/// Prints the one-time link that logs in.
 pub(crate) fn announce(dashboard: &Dashboard) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "dashboard: {}", dashboard.one_time_link())?;

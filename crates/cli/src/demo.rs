@@ -58,7 +58,7 @@ const MOST_WAITING: usize = 4096;
 ///     reviewed   the API server asked a webhook of an operator
 ///     refused    a write of a user was refused
 ///
-/// Then it asks for a change that a webhook refuses, deletes a child of each sample, which the operators restore, and
+/// Then it requests a change that a webhook refuses, deletes a child of each sample, which the operators restore, and
 /// finally deletes the samples.
 ///
 /// Without --exit it applies the samples again and keeps everything running for kubectl until Ctrl-C.
@@ -180,7 +180,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Where the dashboard is served, if it is.
+    /// The address of the dashboard, if it is served.
     fn dashboard_address(&self) -> Option<SocketAddr> {
         let default = (!self.exit).then(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         self.dashboard.or(default)

@@ -1,4 +1,4 @@
-//! `evenkeel generate`: code that the user owns.
+//! `evenkeel generate`: writes code that the user then owns.
 
 mod check;
 mod input;

@@ -26,9 +26,10 @@ use tracing_subscriber::EnvFilter;
 /// Write, run and test Kubernetes operators.
 ///
 /// `evenkeel up` starts a Kubernetes API server for development; kubectl and operators use it like any other cluster.
-/// `evenkeel demo` shows example operators at work. `evenkeel snapshot` saves the state of a running cluster.
-/// `evenkeel new` starts an operator, and `evenkeel generate types` writes Rust types for definitions of others.
-/// `evenkeel why` says why an object is as it is; `record`, `top` and `loops` show what an operator did lately.
+/// `evenkeel demo` shows example operators at work. `evenkeel snapshot` saves the state of a running cluster. `evenkeel
+/// new` creates the project of an operator, and `evenkeel generate types` writes Rust types for existing CRDs.
+/// `evenkeel why` says why an object is in its current state; `record`, `top` and `loops` show what an operator did
+/// recently.
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, propagate_version = true, arg_required_else_help = true)]
 struct Cli {

@@ -1,4 +1,4 @@
-//! `evenkeel new`: the start of an operator, which the user owns from then on.
+//! `evenkeel new`: creates the project of an operator, which the user owns from then on.
 
 mod names;
 mod template;
@@ -14,7 +14,7 @@ use crate::hint::Hinted;
 use names::Names;
 use template::Choices;
 
-/// Start an operator: a folder with a resource, its reconcile, tests, Dockerfile and CI, all of it yours to change.
+/// Create the project of an operator: a resource, its reconcile, tests, a Dockerfile and CI, all yours to change.
 ///
 /// Its tests pass at once, and `cargo run -- --embedded` runs it at once. On a terminal, this asks for what no flag says.
 #[derive(Debug, Args)]
@@ -97,7 +97,7 @@ impl New {
     }
 }
 
-/// The cause of an error that only says what to do.
+/// The source of an error that only says what to do.
 #[derive(Debug)]
 struct NotDone;
 
@@ -109,12 +109,12 @@ impl std::fmt::Display for NotDone {
 
 impl std::error::Error for NotDone {}
 
-/// The error of a command that has written nothing.
+/// Returns the error of a command that has written nothing.
 fn refusal(message: impl Into<String>, hint: &'static str) -> anyhow::Error {
     anyhow::Error::new(NotDone).context(Hinted::new(message, hint))
 }
 
-/// Asks the user on the terminal; an empty answer is the usual one.
+/// Asks the user on the terminal. An empty answer selects the default.
 fn ask(question: &str, usual: &str) -> anyhow::Result<String> {
     eprint!("{question} [{usual}]: ");
     std::io::stderr().flush()?;
@@ -132,7 +132,7 @@ fn find_cargo() -> anyhow::Result<()> {
     Err(refusal("cannot run cargo", "install Rust: https://rustup.rs"))
 }
 
-/// The absolute path of the crate `evenkeel` in a checkout.
+/// Returns the absolute path of the crate `evenkeel` in a checkout.
 fn checkout(path: &Path) -> anyhow::Result<PathBuf> {
     let path = path.join("crates").join("evenkeel");
     let failed =
@@ -141,7 +141,7 @@ fn checkout(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(&path).with_context(failed)
 }
 
-/// Formats the code: where lines break depends on the names. Without rustfmt the code works as well.
+/// Formats the code, because line breaks depend on the names. The code also works without rustfmt.
 fn format(folder: &Path, files: &[(&str, String)]) {
     let code = files.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".rs"));
     let mut rustfmt = Command::new("rustfmt");
@@ -154,7 +154,7 @@ struct Unfinished(PathBuf);
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // After the rename there is nothing left to remove, and a folder that cannot be removed changes no answer.
+        // After the rename nothing is left to remove, and failing to remove the folder changes no result.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use evenkeel_dashboard::{Dashboard, Source};
 
-/// Show a record that `evenkeel record --save` wrote, in the browser, until Ctrl-C.
+/// Show a record saved by `evenkeel record --save` in the browser, until Ctrl-C.
 #[derive(Debug, Args)]
 pub(crate) struct Open {
     /// The record.

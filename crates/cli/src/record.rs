@@ -1,4 +1,4 @@
-//! `evenkeel record`, `why`, `top` and `loops`: what an operator did lately, and why.
+//! `evenkeel record`, `why`, `top` and `loops`: show what an operator did recently, and why.
 
 mod objects;
 mod source;
@@ -16,7 +16,7 @@ use crate::hint::Hinted;
 use source::SourceFlags;
 pub(crate) use source::read;
 
-/// Print what an operator did lately, one line for each step, or save it to a file.
+/// Print what an operator did recently, one line for each step, or save it to a file.
 #[derive(Debug, Args)]
 pub(crate) struct RecordCommand {
     /// Write the record as JSON to this file instead, for `evenkeel open`, or for --record of the other commands.
@@ -26,11 +26,11 @@ pub(crate) struct RecordCommand {
     source: SourceFlags,
 }
 
-/// Say in one line why an object is as it is, and print its life.
+/// Say in one line why an object is in its current state, and print its history.
 ///
-/// The reason comes from the record of the operator that reconciles the object, and from the object itself and the
-/// objects that it owns: a loop and the field that flips, a finalizer that nobody removes, a missing permission, a
-/// webhook that refuses, a pod that does not get ready.
+/// The reason comes from the record of the operator that reconciles the object, from the object itself, and from the
+/// objects that it owns: for instance a reconcile loop and the field that flips, a finalizer that nobody removes, a
+/// missing permission, a webhook that denies a write, or a pod that does not become ready.
 #[derive(Debug, Args)]
 pub(crate) struct WhyCommand {
     /// The object, such as `database/orders`.
@@ -43,7 +43,7 @@ pub(crate) struct WhyCommand {
     source: SourceFlags,
 }
 
-/// Print what each controller did, and the keys that are reconciled most often, slowest and with most failures.
+/// Print what each controller did, and which keys are reconciled most often, most slowly, and with most failures.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// How many keys to print.
@@ -53,7 +53,7 @@ pub(crate) struct Top {
     source: SourceFlags,
 }
 
-/// Print the keys that wake themselves: with the write that does it and the fields that it changes.
+/// Print the keys that trigger themselves, with the write that causes it and the fields that it changes.
 #[derive(Debug, Args)]
 pub(crate) struct Loops {
     #[command(flatten)]
@@ -64,7 +64,7 @@ fn run<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
-/// Prints text to stdout. Text of clusters may have control characters, which a terminal would obey.
+/// Prints text to stdout without control characters: text from a cluster could otherwise control the terminal.
 fn print(text: &str) -> anyhow::Result<()> {
     let safe: String =
         text.chars().map(|it| if it.is_control() && it != '\n' { '\u{fffd}' } else { it }).collect();
@@ -105,7 +105,7 @@ impl WhyCommand {
             };
             let found = match &client {
                 Ok(client) => objects::find(client, &key).await?,
-                // A saved record is enough if there is no cluster.
+                // A saved record is enough to answer without a cluster.
                 Err(_) if record.is_some() => objects::Found::none(&key),
                 Err(error) => return Err(anyhow::anyhow!("{error:#}")),
             };
@@ -114,7 +114,7 @@ impl WhyCommand {
     }
 }
 
-/// The reason, and the life of the object below it.
+/// Returns the reason, followed by the object's history.
 fn answer(key: &Key, record: Option<&Record>, found: &objects::Found) -> String {
     let evidence = Evidence { record, object: found.object.as_ref(), descendants: &found.descendants };
     let mut text = format!("{key}: {}", why(key, evidence).line);
@@ -129,7 +129,7 @@ fn answer(key: &Key, record: Option<&Record>, found: &objects::Found) -> String 
     text
 }
 
-/// How many lines of an object's life are printed: a screen.
+/// How many lines of an object's history are printed: about a screen.
 const LIFE_LINES: usize = 40;
 
 impl Top {

@@ -50,8 +50,8 @@ pub(crate) struct Up {
     /// Start only the API server: no controllers, no scheduler, no nodes.
     #[arg(long)]
     no_controllers: bool,
-    /// Serve the dashboard on this loopback address; port 0 takes any free port. A link is printed that logs in as the
-    /// administrator, once; otherwise the page asks for a bearer token. A login ends after eight hours.
+    /// Serve the dashboard on this loopback address; port 0 takes any free port. A printed one-time link logs in as the
+    /// administrator; otherwise the page asks for a bearer token. A login lasts eight hours.
     #[arg(long, value_name = "ADDR:PORT")]
     dashboard: Option<SocketAddr>,
     #[command(flatten)]

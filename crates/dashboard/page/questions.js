@@ -34,7 +34,7 @@ function once(question) {
   };
 }
 
-/** Keys that wake themselves. */
+/** Keys whose reconciles trigger one another. */
 export const loops = once(findLoops);
 /** Keys whose last attempts failed. */
 export const stuck = once(findStuck);

@@ -158,13 +158,13 @@ impl Operator {
         self
     }
 
-    /// The manifests that a real cluster needs to run the operator in this namespace.
+    /// Returns the manifests that a real cluster needs to run the operator in this namespace.
     ///
     /// # Errors
-    /// When the recorded verbs cannot be read.
+    /// Fails if the recorded verbs cannot be read.
     pub fn manifests(self, namespace: &str) -> Result<Manifests, BoxError> {
-        // No request is sent: the manager is made only to learn what its controllers watch. A client wants a runtime all
-        // the same; the caller's own, if there is one, because none may end within another.
+        // No request is sent: the manager is created only to find out what its controllers watch. But a client needs a
+        // runtime. The caller's own is used if there is one, because a runtime cannot be dropped within another.
         let runtime = match tokio::runtime::Handle::try_current() {
             Ok(_) => None,
             Err(_) => Some(tokio::runtime::Builder::new_current_thread().enable_all().build()?),
@@ -193,7 +193,7 @@ impl Operator {
         wanted.image.clone().unwrap_or_else(|| format!("{}:{}", self.name, self.version))
     }
 
-    /// The files of the Helm chart or of the base for kustomize that is wanted, if one is.
+    /// Returns the files of the Helm chart or of the base for kustomize, whichever the flags ask for.
     fn files(
         self,
         wanted: &Wanted,
@@ -289,7 +289,8 @@ impl Operator {
         let (name, namespace, samples) =
             (self.name, client.default_namespace().to_owned(), self.wanted_samples(arguments));
         let mut manager = self.manager(Manager::new(client.clone()), arguments, &namespace);
-        // The API server in this process calls the webhooks without a port. They are there before the samples.
+        // The API server in this process calls the webhooks directly, without a port. They must be served before
+        // samples are applied.
         let _served = embedded.take_webhooks(name, &mut manager).await?;
         install::apply(&client, name, &samples).await?;
         tracing::info!(operator = name, "running; Ctrl-C ends it");
@@ -318,12 +319,12 @@ impl Operator {
         Ok(())
     }
 
-    /// The samples, if the command line asks for them.
+    /// Returns the samples, if the flags ask for them.
     fn wanted_samples(&self, arguments: &Arguments) -> Vec<&'static str> {
         if arguments.run.samples { self.samples.clone() } else { Vec::new() }
     }
 
-    /// The manager with its controllers and the settings of the command line.
+    /// Configures the manager with the operator's controllers and the flags.
     fn manager(self, manager: Manager, arguments: &Arguments, namespace: &str) -> Manager {
         let name = self.name;
         #[cfg(feature = "webhook-server")]

@@ -94,7 +94,7 @@ pub use evenkeel_macros::explore;
 #[cfg(feature = "cluster")]
 pub use evenkeel_macros::test;
 
-/// What `#[evenkeel::test]` and `#[evenkeel::explore]` expand to, and the checks for operators.
+/// The expansions of `#[evenkeel::test]` and `#[evenkeel::explore]`, and checks for operators.
 #[cfg(feature = "cluster")]
 pub mod testing {
     pub use evenkeel_cluster::testing::*;
@@ -102,7 +102,8 @@ pub mod testing {
     pub use evenkeel_explore::explore;
 }
 
-/// Exploration: plays a scenario under all that a real Kubernetes may do to an operator, and explains what it finds.
+/// Exploration: plays a scenario under everything that a real Kubernetes cluster may do to an operator, and explains
+/// what it finds.
 #[cfg(feature = "sim")]
 pub use evenkeel_explore as explore;
 

@@ -119,7 +119,7 @@ impl Message {
         })
     }
 
-    /// The fields in the order of their protobuf numbers, in which Kubernetes writes them.
+    /// Returns the fields in the order of their protobuf numbers, in which Kubernetes writes them.
     pub(crate) fn by_number(&'static self) -> &'static [&'static Field] {
         self.by_number.get_or_init(|| {
             let mut fields: Vec<&'static Field> = self.fields.iter().collect();

@@ -1,17 +1,17 @@
 //! Prints objects as Kubernetes' internal Go structs do in JSON.
 //!
-//! Messages about fields that cannot change show the refused value, or a diff of the two values, in the form of the
-//! internal structs: Go's field names, in their order, with null for what is absent. The facts are in `facts/internal.txt`:
+//! Messages about immutable fields show the refused value, or a diff of the two values, in the form of the internal
+//! structs: Go's field names, in Go's order, with null for absent fields. The facts are in `facts/internal.txt`:
 //!
 //! ```text
 //! =PACKAGE.STRUCT
 //! NAME[:FIELD] TYPE[ FLAG]
 //! ```
 //!
-//! NAME is the name in the printed JSON, FIELD that in the API if it is not NAME with a small first letter. `-` is an
-//! embedded struct. TYPE is `s` string, `i` number, `b` bool, `q` quantity, `x` int or string, `t` time, `y` bytes, `r` raw
-//! JSON or a struct (`.Name` is in the same package), after `*` for a pointer, `[` for a list and `{` for a map. FLAG: `o`
-//! omitted if empty, `^` read from the parent, `!` never null.
+//! NAME is the name in the printed JSON. FIELD is the name in the API, if it is not NAME with a lower-case first
+//! letter. `-` is an embedded struct. TYPE is `s` string, `i` number, `b` bool, `q` quantity, `x` int or string, `t`
+//! time, `y` bytes, `r` raw JSON, or a struct (`.Name` is in the same package); `*` before it is a pointer, `[` a list
+//! and `{` a map. FLAG: `o` omitted if empty, `^` read from the parent, `!` never null.
 
 mod unified;
 
@@ -26,26 +26,26 @@ use crate::read::Read;
 
 static FACTS: &str = include_str!("../facts/internal.txt");
 
-/// JSON with its fields in the order of the struct.
+/// JSON with its fields in the order of the Go struct.
 enum Node {
     Leaf(String),
     List(Vec<Node>),
     Struct(Vec<(String, Node)>),
 }
 
-/// The value of a refused field, in the form of the internal struct `name`, such as `core.PodSpec`.
+/// Returns the value of a refused field in the form of the internal struct `name`, such as `core.PodSpec`.
 pub(crate) fn bad_value(name: &str, value: Option<&Value>) -> BadValue {
     BadValue::Printed(print(name, value))
 }
 
-/// Prints a value whose type is written as in the facts, such as `*core.PodSpec`.
+/// Prints a value whose type is given as in the facts, such as `*core.PodSpec`.
 pub(crate) fn print(name: &str, value: Option<&Value>) -> String {
     let mut out = String::new();
     node("", name, value, None).write(&mut out, None);
     out
 }
 
-/// The unified diff of two values of the internal struct `name`.
+/// Returns the unified diff of two values of the internal struct `name`.
 pub(crate) fn diff(name: &str, old: Option<&Value>, new: Option<&Value>) -> String {
     let text = |value: Option<&Value>| {
         let mut out = String::new();
@@ -63,7 +63,8 @@ fn structs() -> &'static BTreeMap<&'static str, &'static str> {
     })
 }
 
-/// The printed form of a value. `package` is that of the struct which has the field, `parent` its value.
+/// Converts a value to its printed form. `package` is that of the struct with the field, and `parent` is the struct's
+/// value.
 fn node(package: &str, kind: &str, value: Option<&Value>, parent: Option<&Value>) -> Node {
     let value = value.filter(|value| !value.is_null());
     let leaf = |text: &str| Node::Leaf(text.to_owned());
@@ -110,7 +111,7 @@ fn structure(package: &str, kind: &str, value: Option<&Value>, parent: Option<&V
     Node::Struct(fields)
 }
 
-/// Adds the fields of a struct, which include those of embedded structs.
+/// Adds the fields of a struct, including those of embedded structs.
 fn collect(name: &str, value: Option<&Value>, parent: Option<&Value>, fields: &mut Vec<(String, Node)>) {
     let package = name.split('.').next().unwrap_or_default();
     for line in structs().get(name).copied().unwrap_or_default().lines() {
@@ -139,7 +140,7 @@ fn collect(name: &str, value: Option<&Value>, parent: Option<&Value>, fields: &m
     }
 }
 
-/// Whether JSON omits a value with `omitempty`.
+/// Whether Go's JSON encoder omits the value with `omitempty`.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.is_empty(),

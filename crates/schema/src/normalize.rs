@@ -162,8 +162,8 @@ fn normalize_item(kind: &'static FieldType, value: &mut Value, old: Option<&Valu
     }
 }
 
-/// Normalizes the value of a field. A struct that is equal to its old value is skipped: comparing is a fraction of the work,
-/// because a struct has many more possible fields than it has fields.
+/// Normalizes the value of a field. A struct that equals its old value is skipped: comparing is much cheaper, because a
+/// struct type has many more fields than an object usually sets.
 fn normalize_single(kind: &'static FieldType, value: &mut Value, old: Option<&Value>, depth: usize) {
     let compared = matches!(kind, FieldType::Message(link) if link.message().is_none_or(|it| !it.holds_raw));
     if !compared || old.is_none_or(|old| old != value) {

@@ -1,7 +1,7 @@
-//! The text in which errors quote a patched object of a built-in kind.
+//! The text in which error messages quote a patched object of a built-in kind.
 //!
-//! Kubernetes merges JSON patches and merge patches into the text of the object. Objects that the merge took apart have their
-//! keys sorted afterwards; all others keep the order of the Go struct that wrote them.
+//! Kubernetes merges JSON patches and merge patches into the text of the object. The keys of objects that the merge
+//! parsed are sorted afterwards; all other objects keep the field order of their Go struct.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use serde_json::value::RawValue;
 use crate::go_structs::{self, Cardinality, Field, FieldType, Message};
 use crate::json::Value;
 
-/// The objects and lists that a merge took apart.
+/// Which objects and lists the merge has parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Touched {
-    /// The value is as it was written.
+    /// The value is still the original text.
     #[default]
     No,
-    /// The value was taken apart. Members that are not listed are untouched.
+    /// The value was parsed. Members that are not listed are still the original text.
     Members(BTreeMap<String, Touched>),
     /// The value comes from the patch.
     New,
 }
 
 impl Touched {
-    /// What a merge patch takes apart.
+    /// Returns which values a merge patch parses.
     pub fn by_merge_patch(old: &Value, patch: &Value) -> Self {
         let Value::Object(patch) = patch else { return Touched::New };
         let Value::Object(old) = old else { return Touched::New };
@@ -37,7 +37,7 @@ impl Touched {
         )
     }
 
-    /// What the operations of a JSON patch take apart.
+    /// Returns which values the operations of a JSON patch parse.
     pub fn by_json_patch(patch: &Value) -> Self {
         let mut touched = Touched::Members(BTreeMap::new());
         for operation in patch.as_array().into_iter().flatten() {
@@ -79,11 +79,11 @@ impl Touched {
     }
 }
 
-/// What the Go types say about a value.
+/// The Go type of a value.
 #[derive(Clone, Copy)]
 enum Shape {
     Struct(&'static Message),
-    /// A list or map whose items are of the field's type.
+    /// A list or map with items of the field's type.
     Items(&'static Field),
     Unknown,
 }
@@ -108,12 +108,12 @@ impl Shape {
         }
     }
 
-    /// The place of a member in the text that Go writes.
+    /// Returns the position of a member in the text that Go writes.
     fn place(self, name: &str) -> usize {
         let Shape::Struct(message) = self else { return 0 };
         match (message.flat().iter().position(|field| field.name == name), name) {
             (Some(place), _) => place + 2,
-            // The type of an object comes first. Go embeds its struct, which the facts leave out.
+            // The type of an object comes first. The facts leave out the embedded Go struct that contains it.
             (None, "kind") => 0,
             (None, "apiVersion") => 1,
             (None, _) => usize::MAX,
@@ -121,12 +121,12 @@ impl Shape {
     }
 }
 
-/// Orders the members of a JSON text, which has them sorted, as the API server writes them.
+/// Reorders the members of a JSON text, which are sorted, as the API server writes them.
 pub fn order(group: &str, version: &str, kind: &str, text: &str, touched: &Touched) -> String {
     let shape = go_structs::of_kind(group, version, kind).map_or(Shape::Unknown, Shape::Struct);
     let mut out = String::with_capacity(text.len());
     write(text, shape, touched, &mut out);
-    // Go escapes the characters that could end a script in a web page.
+    // Go escapes the characters that could end a script element in HTML.
     out.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 

@@ -40,7 +40,7 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
         metadata(object).remove(field);
     }
     gated::drop_disabled(group, kind, object, None);
-    // Other kinds keep the generation that the client sent. A CSIDriver counts from its first change on.
+    // Other kinds keep the generation that the client sent. A CSIDriver's generation counts only from its first change.
     if has_generation(group, kind) && kind != "CSIDriver" {
         put(metadata(object), "generation", 1.into());
     }
@@ -330,7 +330,7 @@ fn remove(object: &mut Value, field: &str) {
 /// Copies a field from `from`, or removes it if it is absent there.
 fn copy(map: &mut Map<String, Value>, from: Option<&Value>, field: &str) {
     match from.at(field) {
-        // Most fields are unchanged. Comparing costs less than copying one value and freeing the other.
+        // Most fields are unchanged, and comparing costs less than copying one value and freeing the other.
         Some(value) if map.get(field) == Some(value) => {}
         Some(value) => put(map, field, value.clone()),
         None => drop(map.remove(field)),

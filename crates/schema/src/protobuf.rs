@@ -95,7 +95,7 @@ pub fn decode(body: &[u8]) -> Result<Value, DecodeError> {
     Ok(Value::Object(object))
 }
 
-/// The message of a kind; `None` if the kind has no protobuf form.
+/// Returns the message of a kind, or `None` if the kind has no protobuf form.
 fn message_of(group: &str, version: &str, kind: &str) -> Option<&'static Message> {
     match group {
         "meta.k8s.io" => go_structs::find(&format!("k8s.io.apimachinery.pkg.apis.meta.v1.{kind}")),

@@ -25,7 +25,7 @@ pub struct DecodingErrors {
     pub strict: Vec<String>,
     /// Why the object cannot be decoded at all, whatever the field validation.
     pub refusal: Option<String>,
-    /// The float that the refusal is about, if it is about one.
+    /// The float that the error is about, if it is about one.
     float: Option<RefusedFloat>,
 }
 
@@ -39,18 +39,18 @@ impl DecodingErrors {
         }
     }
 
-    /// Lets the refusal quote a number as a client spelled it, such as `1e2`, in the merge patch that set it.
+    /// Makes the error quote a number as the client spelled it, such as `1e2`, in the merge patch that set it.
     pub fn spell_by_merge_patch(&mut self, patch: &[u8]) {
         self.spell(patch, RefusedFloat::spell);
     }
 
-    /// Lets the refusal quote a number as a client spelled it, such as `1e2`, in the JSON patch that set it. A number that the
-    /// patch also moves or copies keeps its shortest form.
+    /// Makes the error quote a number as the client spelled it, such as `1e2`, in the JSON patch that set it. A number
+    /// that the patch also moves or copies keeps its shortest form.
     pub fn spell_by_json_patch(&mut self, patch: &[u8]) {
         self.spell(patch, RefusedFloat::spell_by_json_patch);
     }
 
-    /// Prints the tree that was refused as JSON. The refused number is printed as the client spelled it, if that is known.
+    /// Prints the refused tree as JSON, with the refused number in the client's spelling, if that is known.
     pub fn print(&self, tree: &Value) -> String {
         let spelled = self.float.as_ref().and_then(|float| float.print(tree));
         spelled.unwrap_or_else(|| tree.to_string())

@@ -47,7 +47,7 @@ pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<S
     }
 }
 
-/// Warns of a CSIDriver that may write the tokens it asks for into logs, when it begins to ask for them.
+/// Warns about a CSIDriver that may log the tokens that it requests, when it begins to request them.
 fn of_driver(driver: &Value, old: Option<&Value>) -> Vec<String> {
     let spec = driver.at("spec");
     if old.is_some_and(|old| old.at("spec").at("tokenRequests") == spec.at("tokenRequests")) {

@@ -1,4 +1,4 @@
-//! Validates where a webhook is called: a URL, or a Service.
+//! Validates the client configuration of a webhook, which is a URL or a Service.
 
 use crate::field::{FieldError, Path};
 use crate::json::Value;
@@ -13,7 +13,7 @@ pub(crate) fn validate(path: &Path<'_>, config: &Value, errors: &mut Vec<FieldEr
         url(&path.child("url"), config.str("url"), errors);
     } else if let Some(service) = config.at("service") {
         let path = path.child("service");
-        // Kubernetes' errors confuse `name` and `namespace` here.
+        // Kubernetes' errors swap `name` and `namespace` here.
         for (field, told) in [("namespace", "name"), ("name", "namespace")] {
             if service.str(field).is_empty() {
                 errors.push(FieldError::required(path.child(told), ""));
@@ -27,7 +27,7 @@ pub(crate) fn validate(path: &Path<'_>, config: &Value, errors: &mut Vec<FieldEr
     }
 }
 
-/// Validates the path at which a service answers: segments that are DNS subdomains.
+/// Validates the path of a Service reference, whose segments are DNS subdomains.
 fn service_path(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     if text.is_empty() || text == "/" {
         return;
@@ -39,7 +39,7 @@ fn service_path(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     if !text.starts_with('/') {
         errors.push(FieldError::invalid(path, text, "must start with a '/'"));
     }
-    // Like Kubernetes, the first character is skipped, whatever it is.
+    // Like in Kubernetes, the first character is skipped, whatever it is.
     let mut characters = text.chars();
     characters.next();
     let rest = characters.as_str();

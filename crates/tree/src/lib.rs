@@ -1,10 +1,10 @@
 //! A compact, immutable JSON tree that is cheap to share.
 //!
-//! A [`Tree`] is what a reader needs of an object whose type is not known at compile time: a clone copies a pointer, a
-//! text of up to [`Text::INLINE_MAX`] bytes needs no allocation, and a map is one slice of sorted pairs, not a tree with
-//! room for more entries. A `serde_json::Value` of a pod allocates several times as much.
+//! A [`Tree`] holds an object whose type is not known at compile time. A clone copies a pointer, a text of up to
+//! [`Text::INLINE_MAX`] bytes needs no allocation, and a map is one slice of sorted pairs, without spare capacity. A
+//! `serde_json::Value` of a pod allocates several times as much.
 //!
-//! Readers name what they read by a *path*: the names on the way, joined by slashes. What is missing reads as null, so
+//! Readers name a value by its *path*: the names on the way to it, joined by slashes. A missing value reads as null, so
 //! that a path needs no check at each step.
 //!
 //! ```
@@ -38,7 +38,7 @@ pub use text::Text;
 use std::fmt;
 use std::sync::Arc;
 
-/// A JSON value: immutable parts that clones share.
+/// A JSON value made of immutable parts, which clones share.
 ///
 /// Two trees are equal if they have the same members and items. As in `serde_json`, `1` and `1.0` differ.
 ///
@@ -52,7 +52,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Default, PartialEq)]
 pub enum Tree {
-    /// `null`, and whatever is missing.
+    /// `null`, and any missing value.
     #[default]
     Null,
     /// `true` or `false`.
@@ -71,7 +71,7 @@ pub enum Tree {
     Map(Map),
 }
 
-/// What a path without a value reads as.
+/// The result of reading a path without a value.
 static NULL: Tree = Tree::Null;
 
 /// Makes a [`Tree`] that is a map. A member whose value is null is left out, as Kubernetes leaves out empty fields.
@@ -93,7 +93,7 @@ macro_rules! tree {
 }
 
 impl Tree {
-    /// A map of these members. Of two members with one name, the last counts; members that are null are left out.
+    /// Makes a map of these members. If a name occurs twice, the last value counts. Members that are null are left out.
     pub fn map(mut members: Vec<(Text, Tree)>) -> Self {
         members.retain(|(_, value)| !value.is_null());
         Self::Map(Map::new(members))

@@ -17,7 +17,7 @@ use crate::{Text, Tree};
 pub struct Map(Arc<[(Text, Tree)]>);
 
 impl Map {
-    /// A map of these members. Of two members with one name, the last counts.
+    /// Makes a map of these members. If a name occurs twice, the last value counts.
     pub(crate) fn new(mut members: Vec<(Text, Tree)>) -> Self {
         if !members.is_sorted_by(|a, b| a.0 < b.0) {
             members.sort_by(|a, b| a.0.cmp(&b.0));
@@ -67,7 +67,7 @@ impl Map {
         }
     }
 
-    /// Takes the value of a member out, so that it can be changed without copying what nobody else shares.
+    /// Takes the value of a member out, so that it can be changed without copying parts that nothing else shares.
     pub(crate) fn take(&mut self, name: &str) -> Tree {
         match self.find(name) {
             Ok(at) => std::mem::take(&mut Arc::make_mut(&mut self.0)[at].1),
@@ -76,7 +76,7 @@ impl Map {
     }
 
     fn find(&self, name: &str) -> Result<usize, usize> {
-        // A comparison by length first would be faster, but names are also an order that readers see.
+        // Comparing by length first would be faster, but readers see the order of names.
         self.0.binary_search_by(|(member, _)| member.as_bytes().cmp(name.as_bytes()))
     }
 }

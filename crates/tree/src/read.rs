@@ -1,4 +1,4 @@
-//! Reads: by path, and as a Rust value.
+//! Reading a tree: by path, and as a Rust value.
 
 use std::borrow::Cow;
 

@@ -37,8 +37,8 @@ impl<'de> Deserialize<'de> for Tree {
     }
 }
 
-/// A tree that is read without the members of maps that are null: in a Kubernetes object, they mean the same as missing
-/// ones.
+/// A tree that is read without map members that are null, which mean the same as missing members in a Kubernetes
+/// object.
 ///
 /// ```
 /// use evenkeel_tree::{WithoutNulls, tree};

@@ -25,7 +25,7 @@ enum Form {
 }
 
 impl Text {
-    /// The longest string, in bytes, that needs no allocation: what fits into the three words that a tree has anyway.
+    /// The longest string, in bytes, that needs no allocation: it fits into the three words that a tree takes anyway.
     pub const INLINE_MAX: usize = 22;
 
     /// The string.

@@ -1,11 +1,11 @@
-//! Changes of a tree that nobody else sees: what is shared is copied first.
+//! Changing a tree: parts that other trees share are copied first.
 
 use crate::read::name_of;
 use crate::{Map, Tree};
 
 impl Tree {
-    /// Sets the value at a [path](Tree::at), and makes the maps on the way. Null removes the member. A step into a list
-    /// that is no index of an item changes nothing.
+    /// Sets the value at a [path](Tree::at), and creates missing maps on the way. Null removes the member. Does nothing
+    /// if a step into a list is not the index of an item.
     ///
     /// ```
     /// use evenkeel_tree::{Tree, tree};
@@ -19,7 +19,7 @@ impl Tree {
         self.replace(path, value.into());
     }
 
-    // A function of its own, so that it is compiled once and not for each type of value.
+    // A separate function, so that it is compiled once and not for each type of value.
     fn replace(&mut self, path: &str, value: Tree) {
         let (step, rest) = path.split_once('/').map_or((path, None), |(step, rest)| (step, Some(rest)));
         if let Tree::List(items) = self {
@@ -42,7 +42,7 @@ impl Tree {
             None => map.insert(&name, value),
             Some(rest) => {
                 let mut member = map.take(&name);
-                // Removing from a map that does not exist must not make it.
+                // Removing a member from a missing map must not create the map.
                 if !(member.is_null() && value.is_null()) {
                     member.replace(rest, value);
                 }
@@ -52,7 +52,7 @@ impl Tree {
         *self = Tree::Map(map);
     }
 
-    /// Appends an item to the list at a path, and makes the list if there is none.
+    /// Appends an item to the list at a path, and creates the list if it is missing.
     pub fn push(&mut self, path: &str, item: impl Into<Tree>) {
         let mut items = self.list(path).to_vec();
         items.push(item.into());

@@ -1,4 +1,4 @@
-//! Answers what the CEL expressions of policies and match conditions ask the `authorizer`.
+//! Answers the questions that CEL expressions of policies and match conditions ask the `authorizer`.
 
 use evenkeel_schema::admission::{AccessDecision, AccessQuestion, Authorizer};
 

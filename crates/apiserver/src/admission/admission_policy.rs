@@ -62,7 +62,7 @@ pub(super) fn registered(ctx: &RequestContext<'_>, name: &str) -> Result<Arc<Reg
     }
 }
 
-/// Prepares what policies need, because they are evaluated without waiting.
+/// Fetches everything that policies need beforehand, because policies are evaluated without waiting.
 pub(super) async fn prepare(ctx: &RequestContext<'_>, name: &str) -> Result<()> {
     let registered = registered(ctx, name)?;
     params::convert(ctx, &registered).await;

@@ -39,7 +39,7 @@ enum Failure {
     Refused(Status),
 }
 
-/// What a webhook is asked about: the request as its rule matched it, and the objects in the version of that rule.
+/// The input of a review: the request as the webhook's rule matched it, and the objects in the version of that rule.
 struct Asked {
     matched: Matched,
     object: Value,
@@ -188,7 +188,7 @@ async fn shown(ctx: &RequestContext<'_>, info: &ResourceInfo, object: &Value) ->
     if same || object.is_null() { Ok(object.clone()) } else { convert(ctx, ctx.info, info, object).await }
 }
 
-/// Converts an object; a failure is an internal error, whatever the failure policy of the admission webhook.
+/// Converts an object. A failure is an internal error, whatever the failure policy of the admission webhook.
 async fn convert(
     ctx: &RequestContext<'_>,
     from: &ResourceInfo,

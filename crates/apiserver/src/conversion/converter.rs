@@ -1,8 +1,8 @@
 //! Converts objects between versions, by a webhook if their definition says so.
 //!
-//! Kubernetes calls the webhook for each object, even of a list. Here the objects of a list are sent in batches, which
-//! the webhook's protocol allows. If a webhook answers a batch badly, its objects are sent one by one, so that clients see
-//! the error that Kubernetes would give them. No lock is held during a call.
+//! Kubernetes calls the webhook once for each object, even of a list. Here the objects of a list are sent in batches,
+//! which the webhook's protocol allows. If the response to a batch is wrong, its objects are sent one by one, so that
+//! clients see the same error as from Kubernetes. No lock is held during a call.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::{CustomInfo, Header, Registry, ResourceInfo, storage};
 
 /// How long a webhook may take for a conversion, as in Kubernetes.
 const TIMEOUT_SECONDS: u64 = 30;
-/// The size of a batch. An answer, with the longer names that a new version may have, must stay below the 3 MiB that are
-/// read of it.
+/// The size of a batch. A response, with the longer names that a new version may have, must stay below the 3 MiB that
+/// are read of it.
 const BATCH_BYTES: usize = 1 << 20;
-/// How many objects a batch has at most. Kubernetes' guideline for webhooks is 4 ms for an object, so that even a slow
-/// webhook converts a batch in a fifteenth of its time.
+/// The largest number of objects in a batch. Kubernetes' guideline for webhooks is 4 ms for an object, so even a slow
+/// webhook converts a batch in a fifteenth of its timeout.
 const BATCH_OBJECTS: usize = 500;
 /// How many batches of one list are sent at the same time, so that parsing, encoding and the webhook overlap.
 const BATCHES_AT_ONCE: usize = 4;
@@ -40,7 +40,7 @@ const BATCHES_AT_ONCE: usize = 4;
 pub(crate) struct Converter {
     webhooks: Arc<WebhookClient>,
     env: Env,
-    /// The served resources. A watch keeps the resource that it began with, but converts as the definition says now.
+    /// The served resources. A watch keeps the resource that it began with, but converts by the current definition.
     registry: Arc<Registry>,
 }
 
@@ -48,15 +48,15 @@ pub(crate) struct Converter {
 enum Source {
     /// The next object of this request's own batches.
     Own,
-    /// The batch of another request, and the object's place in it.
+    /// The batch of another request, and the object's index in it.
     Other(Batch, usize),
 }
 
 /// Why a batch could not be converted.
 enum Failure {
-    /// Every conversion would fail like this one: the webhook cannot be reached.
+    /// The webhook cannot be reached, so every conversion would fail.
     Call(Status),
-    /// The answer is wrong. If the batch has several objects, some of them may be converted nonetheless.
+    /// The response is wrong. If the batch has several objects, some of them may still be converted.
     Answer(Status),
 }
 
@@ -91,7 +91,7 @@ impl Converter {
         made.pop().ok_or_else(|| Status::internal("a conversion gave nothing back"))
     }
 
-    /// Returns stored objects in the version of this resource, in their order. The inner errors are those of objects with
+    /// Returns stored objects in the version of this resource, in order. The inner errors are those of objects with
     /// damaged bytes.
     ///
     /// # Errors
@@ -174,7 +174,8 @@ impl Converter {
         }
     }
 
-    /// Converts a custom resource to another version. `json` is what the webhook gets, if that is not the object itself.
+    /// Converts a custom resource to another version. `json` is what the webhook receives, if it differs from the
+    /// object.
     async fn converted(
         &self,
         info: &ResourceInfo,
@@ -203,7 +204,7 @@ impl Converter {
         Ok(object)
     }
 
-    /// Converts stored objects by the webhook, or waits until others have converted them.
+    /// Converts stored objects by the webhook, or waits for other requests that are converting them.
     async fn made(&self, info: &Arc<ResourceInfo>, entries: &[Arc<Entry<Header>>]) -> Result<Vec<Served>> {
         let info = &self.current(info);
         let Some(custom) = &info.custom else {
@@ -237,7 +238,7 @@ impl Converter {
                 Source::Own => made.next(),
                 Source::Other(batch, place) => match batch.await {
                     Ok(converted) => converted.get(place).cloned(),
-                    // The batch of another request may have failed because of another object.
+                    // The batch of another request may have failed because of one of its other objects.
                     Err(_) => self.converted_entries(info, custom, std::slice::from_ref(entry)).await?.pop(),
                 },
             };
@@ -246,8 +247,8 @@ impl Converter {
         Ok(all)
     }
 
-    /// The resource whose definition says how an object is converted. A request or a watch keeps the resource that it
-    /// began with; an object that was written since may be in a version that this one does not know.
+    /// Returns the resource whose definition says how an object is converted. A request or watch keeps the resource
+    /// that it began with, which may not know the version of an object written since.
     fn info_for<'a>(&self, info: &'a Arc<ResourceInfo>, entry: &Entry<Header>) -> Cow<'a, Arc<ResourceInfo>> {
         match is_stored_as_served(info, entry) {
             true => Cow::Borrowed(info),
@@ -255,7 +256,7 @@ impl Converter {
         }
     }
 
-    /// The resource as its definition is now; the given one if it is built in or no longer served.
+    /// Returns the resource by its current definition, or the given one if it is built in or no longer served.
     pub(crate) fn current(&self, info: &Arc<ResourceInfo>) -> Arc<ResourceInfo> {
         if info.custom.is_none() {
             return info.clone();
@@ -265,7 +266,7 @@ impl Converter {
         now.filter(|now| uid(now) == uid(info)).unwrap_or_else(|| info.clone())
     }
 
-    /// Prepares a batch that other requests can wait for, too. It begins when it is awaited.
+    /// Prepares a batch that other requests can wait for. It starts when it is first awaited.
     fn begin(
         &self,
         info: &Arc<ResourceInfo>,
@@ -294,7 +295,7 @@ impl Converter {
         entries: &[Arc<Entry<Header>>],
     ) -> Result<Vec<Arc<Entry<Header>>>> {
         let Some(webhook) = &custom.webhook else {
-            // The definition has lost its webhook in the meantime.
+            // The definition has lost its conversion webhook in the meantime.
             let served = entries.iter().map(|entry| served_now(info, entry));
             let lost = || Status::internal("a conversion gave nothing back");
             return served.map(|served| served?.map(|it| it.0).ok_or_else(lost)).collect();
@@ -311,7 +312,7 @@ impl Converter {
         Ok(kept.collect())
     }
 
-    /// Calls a webhook for several objects; if it answers badly, for each of them.
+    /// Calls a webhook for several objects. If the response is wrong, calls it for each of them.
     async fn call(
         &self,
         webhook: &WebhookConversion,
@@ -356,8 +357,8 @@ impl Converter {
     }
 }
 
-/// Refuses to list an object that is stored in a version which its definition no longer has. Kubernetes fails to fill its
-/// cache then.
+/// Refuses to list an object that is stored in a version which its definition no longer has. Kubernetes fails to fill
+/// its cache in that case.
 fn check_version(info: &ResourceInfo, entry: &Entry<Header>) -> Result<()> {
     let Some(custom) = info.custom.as_ref().filter(|it| !conforms(it, entry)) else { return Ok(()) };
     let version = storage::version(entry);
@@ -373,11 +374,11 @@ fn check_version(info: &ResourceInfo, entry: &Entry<Header>) -> Result<()> {
     Err(Status::new(429, "TooManyRequests", message).with(details))
 }
 
-/// A stored object as it is sent to a webhook.
+/// Returns a stored object in the form in which it is sent to a webhook.
 fn original(info: &ResourceInfo, custom: &CustomInfo, entry: &Entry<Header>) -> Result<Original> {
     let kind = info.kind.clone();
     if conforms(custom, entry) {
-        // The stored bytes conform to the schema and are sent as they are.
+        // The stored bytes conform to the schema, and are sent unchanged.
         let header = &entry.header;
         let metadata =
             &entry.value[header.metadata_at as usize + "\"metadata\":".len()..header.metadata_end as usize];

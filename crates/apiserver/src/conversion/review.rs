@@ -1,6 +1,6 @@
-//! ConversionReviews: what a conversion webhook is asked, and what it may answer.
+//! ConversionReviews: the requests to a conversion webhook, and the rules for its responses.
 //!
-//! Pure functions, with Kubernetes' rules and messages.
+//! Pure functions, with Kubernetes' rules and error messages.
 
 use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::field::{FieldError, Path};
@@ -18,7 +18,7 @@ use crate::{WebhookAnswer, webhook_client};
 const GROUP: &str = "apiextensions.k8s.io";
 /// The versions of ConversionReview that this server knows.
 const KNOWN_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
-/// Go's name of the registry of kinds that the client of webhooks has, as its errors contain it.
+/// The name of the Go scheme that the webhook client uses, as it appears in error messages.
 const SCHEME: &str = "pkg/runtime/scheme.go:111";
 
 /// An object that is to be converted.
@@ -47,12 +47,12 @@ pub(super) struct Question<'a> {
     desired: &'a str,
 }
 
-/// Why the answer of a webhook cannot be used, in the words of Kubernetes.
+/// Why the response of a webhook cannot be used, in Kubernetes' words.
 #[derive(Debug, PartialEq)]
 pub(super) enum BadAnswer {
-    /// The response is an HTTP error: every review would fail like this one.
+    /// The response is an HTTP error, so every review would fail.
     Refused(String),
-    /// The content of the answer is wrong. Other objects may fare better.
+    /// The content of the response is wrong. Other objects may still be converted.
     Content(String),
 }
 
@@ -89,7 +89,7 @@ impl<'a> Question<'a> {
         format!("{GROUP}/{}", self.version)
     }
 
-    /// Reads the converted objects from an answer. Their metadata is that of the originals, except for labels and
+    /// Reads the converted objects from a response. Their metadata is that of the originals, except for labels and
     /// annotations.
     pub(super) fn read(
         &self,
@@ -115,7 +115,7 @@ impl<'a> Question<'a> {
         objects.collect::<Result<_, String>>().map_err(BadAnswer::Content)
     }
 
-    /// The converted objects in a review, unparsed.
+    /// Returns the converted objects in a review, unparsed.
     fn converted<'b>(&self, answer: &'b WebhookAnswer) -> Result<Vec<&'b RawValue>, String> {
         let review = parse(answer)?;
         self.check_kind(&review)?;
@@ -158,7 +158,7 @@ impl<'a> Question<'a> {
         )
     }
 
-    /// Checks that a review has a kind that can be decoded into the expected one.
+    /// Checks that the review has the expected kind, or one that can be decoded into it.
     fn check_kind(&self, review: &Review<'_>) -> Result<(), String> {
         let Review { api_version, kind, .. } = review;
         let known = KNOWN_VERSIONS.into_iter().find(|it| *api_version == format!("{GROUP}/{it}"));
@@ -220,7 +220,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// A ConversionReview, read only as far as needed.
+/// A ConversionReview, parsed only as far as needed.
 #[derive(Deserialize)]
 struct Review<'a> {
     #[serde(default)]
@@ -242,7 +242,7 @@ struct Response<'a> {
     result: Option<&'a RawValue>,
 }
 
-/// Parses an answer as a review.
+/// Parses a response as a review.
 fn parse(answer: &WebhookAnswer) -> Result<Review<'_>, String> {
     let body = &*answer.body;
     if body.is_empty() {
@@ -253,7 +253,7 @@ fn parse(answer: &WebhookAnswer) -> Result<Review<'_>, String> {
     }
     let unreadable = |why: String| format!("couldn't get version/kind; json parse error: {why}");
     if body.trim_ascii_start().first() != Some(&b'{') {
-        // Kubernetes reads as YAML what does not look like a JSON object.
+        // Kubernetes reads anything that does not look like a JSON object as YAML.
         let value = decode::parse_yaml(body, false).map_err(unreadable)?.object;
         return Err(decode::not_an_object(&value));
     }
@@ -271,18 +271,18 @@ fn members<'a>(raw: &'a RawValue, field: &str, of: &str, version: &str) -> Resul
     serde_json::from_str(value).map_err(|error| error.to_string())
 }
 
-/// The `result` of a response; empty if it is missing.
+/// Returns the `result` of a response, or an empty map if it is missing.
 fn result_of(response: &Response<'_>) -> Result<Map<String, Value>, String> {
     let result = response.result.map(|raw| serde_json::from_str::<Value>(raw.get()).unwrap_or_default());
     match result {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(result)) => Ok(result),
-        // The Status of both versions of the review is that of the group `meta.k8s.io` in version v1.
+        // In both versions of the review, the Status is `meta.k8s.io/v1`.
         Some(other) => Err(unfit(go_kind(&other), "ConversionResponse.response.result", "v1.Status")),
     }
 }
 
-/// Go's error for a value of the wrong type.
+/// Returns Go's error for a value of the wrong type.
 fn unfit(what: &str, field: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal {what} into Go struct field {field} of type {wanted}")
 }
@@ -303,7 +303,7 @@ fn unstructured(raw: &str) -> Result<Value, String> {
     }
 }
 
-/// An `apiVersion` as Go prints it after parsing; empty if it has more than one slash.
+/// Returns an `apiVersion` as Go prints it after parsing: empty if it has more than one slash.
 fn group_version(api_version: &str) -> &str {
     if api_version.matches('/').count() > 1 { "" } else { api_version }
 }

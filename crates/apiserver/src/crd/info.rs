@@ -26,13 +26,13 @@ pub(super) fn resources(
     served.map(|version| resource(definitions, definition, version, entry, &shared)).collect()
 }
 
-/// What all served versions of a CRD have in common.
+/// What all served versions of a CRD share.
 struct Shared {
     versions: Arc<BTreeMap<String, Arc<VersionSchema>>>,
     webhook: Option<Arc<WebhookConversion>>,
     storage_version: String,
     stored_revision: u64,
-    /// Whether objects are converted as before this change of the CRD.
+    /// Whether this change of the CRD left the conversion unchanged.
     converts_as_before: bool,
 }
 
@@ -49,7 +49,7 @@ impl Shared {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         };
-        // Objects that were written since the last change of the storage version or its schema conform to it.
+        // Objects written since the last change of the storage version or its schema conform to it.
         let stored = before.as_ref().filter(|it| {
             it.storage_version == storage_version
                 && same(old.get(&storage_version), versions.get(&storage_version))

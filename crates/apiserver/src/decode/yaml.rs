@@ -47,8 +47,8 @@ fn read(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Value, serde_saphy
     serde_saphyr::from_str_with_options(text, options)
 }
 
-/// The first document of a stream, which is the only one that Kubernetes reads. Errors in the first document are left
-/// to the reader of it.
+/// Returns the first document of a stream, which is the only one that Kubernetes reads. Errors within it are left to
+/// the parser.
 fn first_document(text: &str) -> &str {
     let Err(error) = read(text, DuplicateKeyPolicy::LastWins) else { return text };
     let serde_saphyr::Error::MultipleDocuments { location, .. } = error.without_snippet() else {
@@ -72,7 +72,7 @@ fn refusal(error: &serde_saphyr::Error) -> String {
     }
     let text = error.to_string();
     let line = error.location().map_or(0, |location| location.line());
-    // Go counts lines from zero here, and leaves out the first.
+    // Go counts lines from zero here, and omits line zero.
     let at = if line > 1 { format!("line {line}: ") } else { String::new() };
     if text.starts_with(MAPPING_VALUE) {
         format!("yaml: {at}{MAPPING_VALUE}")

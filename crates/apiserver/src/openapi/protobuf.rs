@@ -1,8 +1,9 @@
-//! OpenAPI documents as protobuf, which kubectl and Go's discovery client ask for.
+//! Encodes OpenAPI documents as protobuf, which kubectl and Go's discovery client ask for.
 //!
-//! The messages are those of gnostic's models of OpenAPI v2 and v3. A table below lists, for each message, the number, the
-//! JSON name and the type of its fields; one encoder writes all of them. Only what the documents of an API server contain is
-//! in the table: a test encodes all built-in documents and fails if one has a field that the table lacks.
+//! The messages are those of gnostic's models of OpenAPI v2 and v3. A table below lists, for each message, the number,
+//! the JSON name and the type of its fields, and one encoder writes all of them. The table contains only what the
+//! documents of an API server contain: a test encodes all built-in documents and fails if one has a field that the
+//! table lacks.
 
 use evenkeel_schema::protobuf::{write_bytes, write_double, write_number};
 use serde_json::{Map, Value};
@@ -34,12 +35,12 @@ enum Type {
     Bool,
     Integer,
     Double,
-    /// Any JSON, which is written as YAML.
+    /// Any JSON value, written as YAML.
     Any,
     Message(&'static Message),
 }
 
-/// A message, by how it is written from JSON.
+/// A message, by the form of its JSON.
 enum Message {
     /// An object with named fields, and the number of the field for extensions, whose names begin with `x-`.
     Struct { fields: &'static [Field], extensions: u32 },
@@ -60,7 +61,7 @@ const fn of(message: &'static Message) -> Type {
     Type::Message(message)
 }
 
-/// A value that is either given in place, or a reference. `$number` is the field of the value; references have number 2.
+/// A value given in place, or a reference. `$number` is the field of the value; references have number 2.
 macro_rules! or_reference {
     ($message:expr, $reference:expr) => {
         Message::Either(|value| {
@@ -351,7 +352,7 @@ static ADDITIONAL_PROPERTIES_V3: Message = Message::Either(|value| match value {
     Value::Bool(_) => Some((2, Bool)),
     _ => Some((1, of(&SCHEMA_OR_REFERENCE_V3))),
 });
-/// A default value that is an object or a list has no place in the message.
+/// The message has no field for a default that is an object or a list.
 static DEFAULT_V3: Message = Message::Either(|value| match value {
     Value::Number(_) => Some((1, Double)),
     Value::Bool(_) => Some((2, Bool)),
@@ -388,13 +389,13 @@ impl Encoder {
         for (number, name, of) in fields {
             match (object.get(*name), of) {
                 (None, _) => {}
-                // A list in the place of a message that takes lists is one value.
+                // A list where a message takes several values is one value.
                 (Some(value), Type::Message(Message::Values { .. })) => self.value(out, *number, *of, value),
                 (Some(value), _) => self.values(out, *number, *of, value),
             }
         }
         for (name, value) in object {
-            // A reference has no place for extensions.
+            // The message of a reference has no field for extensions.
             if name.starts_with("x-") {
                 if extensions > 0 {
                     self.named(out, extensions, name, Any, value);
@@ -413,7 +414,7 @@ impl Encoder {
         write_bytes(out, number, &entry);
     }
 
-    /// Writes the items of a list, or a value that is none. As in proto3, zero is not written.
+    /// Writes the items of a list, or a single value. As in proto3, zero is not written.
     fn values(&mut self, out: &mut Vec<u8>, number: u32, of: Type, value: &Value) {
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.value(out, number, of, item)),
@@ -489,7 +490,7 @@ mod tests {
         let items = message(23, &[message(1, &[text(1, "#/definitions/b")])]);
         let property = message(2, &[message(22, &[text(1, "array")]), items]);
         let expected = [
-            // A choice is written even if its value is zero; `minLength` is not.
+            // A chosen alternative is written even if its value is zero; `minLength` is not.
             message(21, &[vec![2 << 3, 0]]),
             message(22, &[text(1, "object")]),
             message(25, &[message(1, &[text(1, "a"), property])]),

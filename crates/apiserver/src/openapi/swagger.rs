@@ -104,7 +104,7 @@ fn relink(value: &mut Value) {
                 map.insert("$ref".into(), link);
                 return relink(value);
             }
-            // v2 knows no alternatives: an IntOrString and a Quantity are strings there.
+            // OpenAPI v2 has no alternatives, so an IntOrString and a Quantity are strings there.
             if map.get("oneOf").is_some_and(Value::is_array) {
                 map.remove("oneOf");
                 map.entry("type").or_insert_with(|| "string".into());

@@ -26,7 +26,7 @@ pub(crate) async fn get(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     respond_object(ctx, 200, accept, served)
 }
 
-/// Answers a GET of one object from the current state, without waiting. The resource must not be converted by a webhook.
+/// Answers a GET of one object from the current state, without waiting. Not for resources that a webhook converts.
 pub(crate) fn get_now(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     let accept = negotiate_for(ctx.request, false, ctx.info.is_custom())?;
     let encoded = match find_newest(ctx)? {
@@ -47,7 +47,8 @@ thread_local! {
 /// The capacity above which the buffer is shrunk before use.
 const KEY_MAX_BYTES: usize = 4096;
 
-/// Finds the object that the path names: encoded if it is served as it is stored, otherwise as it is stored.
+/// Finds the object that the path names. Returns it encoded if it is served in its stored form, and as stored
+/// otherwise.
 fn find_newest(ctx: &RequestContext<'_>) -> Result<std::result::Result<EncodedObject, Arc<Entry<Header>>>> {
     let seen = KEY.with_borrow_mut(|key| {
         key.clear();

@@ -98,7 +98,7 @@ pub(crate) async fn find(
     }
     let prefix = ctx.scope();
     let after = after.map(|it| format!("{prefix}{it}"));
-    // A list from the watch cache, which `resourceVersion=0` asks for, is not paged.
+    // A list from the watch cache, requested by `resourceVersion=0`, is not paged.
     let limit = if query.token.is_empty() && query.version == "0" { 0 } else { query.limit };
     collect(ctx, &prefix, after, at, limit, selection).await
 }
@@ -158,7 +158,7 @@ async fn find_one(
         None => ctx.services.store.get(key),
     };
     let entry: Vec<_> = entry.into_iter().collect();
-    // What does not match by its name is not converted.
+    // Objects whose names do not match need no conversion.
     let named = entry.iter().all(|it| selection.matches_name(&it.header));
     let mut entries = if named { serve(ctx, &entry).await? } else { Vec::new() };
     entries.retain(|it| selection.matches(&it.header, &it.value));
@@ -181,8 +181,8 @@ async fn collect(
         (limit, false) => Some(limit.max(CHUNK)),
     };
     let mut range = Range { prefix: prefix.to_owned(), after, limit: chunk, at };
-    // Selectors see the object in the version of the request, in which a webhook may have changed what they look at.
-    // Other conversions change nothing that a selector can see, and are made only for what is selected.
+    // Selectors apply to the object in the version of the request, in which a webhook may have changed the selected
+    // fields. Other conversions change nothing that selectors can see, and are made only for selected objects.
     let converts_first = !everything && conversion::calls_webhook(ctx.info);
     let mut entries: Vec<Arc<Entry<Header>>> = Vec::new();
     loop {
@@ -215,7 +215,7 @@ async fn collect(
     }
 }
 
-/// The objects of a page as selectors see them; `None` for those with damaged bytes.
+/// Returns the objects of a page as selectors see them, with `None` for those with damaged bytes.
 async fn converted(ctx: &RequestContext<'_>, entries: &[Arc<Entry<Header>>]) -> Result<Vec<Option<Served>>> {
     let served = ctx.services.converter.served_all(ctx.info, entries).await?;
     Ok(served.into_iter().map(|served| served.ok()).collect())
@@ -287,7 +287,7 @@ fn write_head(out: &mut Vec<u8>, kind: &str, version: &str, found: &Found, custo
 }
 
 impl Found {
-    /// The list as the response to its deletion, which names no continuation.
+    /// Returns the list as the response to a delete-collection request, which has no continue token.
     pub(crate) fn deleted(self) -> Self {
         Self { next: None, remaining: None, ..self }
     }

@@ -68,7 +68,7 @@ impl Selection {
         self
     }
 
-    /// Whether the selectors look at nothing but names and namespaces, which no conversion changes.
+    /// Whether the selectors use only names and namespaces, which no conversion changes.
     pub(crate) fn is_by_name(&self) -> bool {
         let by_name = |term: &Term| matches!(term.field, Field::Name | Field::Namespace);
         self.labels.is_everything() && self.fields.iter().all(by_name)

@@ -175,7 +175,7 @@ async fn open(
     })
 }
 
-/// The type of an event, and the object that it shows.
+/// Returns the type of an event, and the object that it contains.
 fn transition<T>(before: Option<T>, after: Option<T>) -> Option<(&'static str, T)> {
     match (before, after) {
         (None, None) => None,
@@ -257,8 +257,7 @@ struct Events {
     /// The cache of events that were encoded for other watches.
     shared: Arc<EncodedEvents>,
     converter: Converter,
-    /// The change that is being converted by a webhook. The watch goes on after it, so that no event is lost and all are
-    /// in order.
+    /// The change that a webhook is converting. The watch waits for it, so that events are neither lost nor reordered.
     converting: Option<BoxFuture<'static, Converted>>,
     /// Whether no event was sent yet; the first event of a Table has the column definitions.
     first: bool,
@@ -297,7 +296,7 @@ impl Stream for Events {
 }
 
 impl Events {
-    /// The next event of the initial state; `None` at its end.
+    /// Returns the next event of the initial state, or `None` at its end.
     fn poll_initial(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         while !self.initial.is_empty() || self.end_mark.is_some() {
             if self.converting.is_some() {
@@ -315,7 +314,7 @@ impl Events {
                 Some(Shown::Stored(entry)) => {
                     match served_now(&self.converter.current(&self.form.info), &entry) {
                         Ok(Some(served)) => served,
-                        // Since the watch began, the definition has got a webhook.
+                        // The definition has got a conversion webhook since the watch began.
                         Ok(None) => {
                             let revision = entry.revision;
                             self.convert(
@@ -324,7 +323,7 @@ impl Events {
                             );
                             continue;
                         }
-                        // An object whose bytes are damaged is left out.
+                        // Objects with damaged bytes are left out.
                         Err(_) => continue,
                     }
                 }
@@ -336,7 +335,7 @@ impl Events {
         Poll::Ready(None)
     }
 
-    /// The event of the change that is being converted; `None` if there is none.
+    /// Returns the event of the change that is being converted, or `None` if there is none.
     fn poll_converted(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let Some(converting) = &mut self.converting else { return Poll::Ready(None) };
         let converted = ready!(converting.as_mut().poll(cx));
@@ -366,7 +365,7 @@ impl Events {
     }
 
     fn poll_bookmark(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        // A bookmark would promise that the event that is being converted was sent.
+        // A bookmark would claim that the event in conversion was already sent.
         if self.converting.is_some() {
             return Poll::Pending;
         }
@@ -405,13 +404,13 @@ impl Events {
         self.shared_event(kind, &served, change.revision)
     }
 
-    /// Starts the conversion of a change by a webhook, unless the change is of no interest or is converted already.
+    /// Starts the conversion of a change by a webhook, unless the change is not selected or already converted.
     fn begin_conversion(&mut self, change: &Change<Header>) -> Option<Bytes> {
         let named = change.after.as_ref().or(change.before.as_ref())?;
         if !self.selection.matches_name(&named.header) {
             return None;
         }
-        // Selectors see converted objects, but an object's name needs no conversion.
+        // Selectors apply to converted objects, but the name needs no conversion.
         let before = change.before.clone();
         let needed = if self.selection.is_by_name() && change.after.is_some() {
             Needed { before: None, existed: before.is_some(), after: change.after.clone() }
@@ -428,7 +427,7 @@ impl Events {
         self.converting = Some(Box::pin(convert_change(converter, info, needed, revision)));
     }
 
-    /// The event for a change that was converted.
+    /// Returns the event for a converted change.
     fn converted_change(&mut self, converted: Converted) -> Option<Bytes> {
         let Converted { existed, before, after, revision } = converted;
         let selects = |served: &Served| self.selection.matches(&served.header, &served.value);
@@ -436,14 +435,14 @@ impl Events {
         let before = before.filter(&selects);
         let after = after.filter(&selects);
         let (kind, served) = match (before, after) {
-            // Selected by its name alone, the object was selected before, too.
+            // Selected only by name, the object was also selected before the change.
             (None, Some(after)) if existed && !was_known => ("MODIFIED", after),
             (before, after) => transition(before, after)?,
         };
         self.shared_event(kind, &served, revision)
     }
 
-    /// Encodes an event that other watches get, too.
+    /// Encodes an event that other watches receive too.
     fn shared_event(&mut self, kind: &'static str, entry: &Served, revision: u64) -> Option<Bytes> {
         if self.first && self.form.rows.is_some() {
             return self.event(kind, entry, revision);

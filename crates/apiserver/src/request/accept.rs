@@ -126,8 +126,8 @@ fn is_produced(media: &str) -> bool {
     )
 }
 
-/// The representation that a clause asks for; `None` if it is not served. Custom resources and Tables have no protobuf
-/// form.
+/// Returns the representation that a clause asks for, or `None` if it is not served. Custom resources and Tables have
+/// no protobuf form.
 fn serve(clause: &Clause<'_>, custom: bool) -> Option<Accept> {
     let format = match clause.media {
         "*/*" | "*" | "application/*" | "application/json" => Format::Json,

@@ -55,7 +55,7 @@ impl StorableObject {
         &self.bytes
     }
 
-    /// Notes that a custom resource conforms to the storage version and schema with this number
+    /// Records that a custom resource conforms to the storage version and schema with this number
     /// (`CustomInfo::stored_revision`).
     pub(crate) fn conforming_to(self, stored_revision: u64) -> Self {
         self.header.conformity.note(stored_revision);

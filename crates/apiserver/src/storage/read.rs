@@ -34,7 +34,8 @@ pub(crate) fn read_or_skip<T: DeserializeOwned>(entry: &Entry<Header>) -> Option
     }
 }
 
-/// The version in which an object is stored, from its first field; empty if its bytes are damaged.
+/// Returns the version in which an object is stored, read from its first field, or an empty string if its bytes are
+/// damaged.
 pub(crate) fn version(entry: &Entry<Header>) -> &str {
     let api_version = entry.value.strip_prefix(b"{\"apiVersion\":\"".as_slice());
     let api_version = api_version.and_then(|rest| rest.split(|&byte| byte == b'"').next());

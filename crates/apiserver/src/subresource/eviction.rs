@@ -64,7 +64,7 @@ pub(super) async fn evict(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
     Err(refusal.unwrap_or_else(|| conflict(ctx)))
 }
 
-/// Decodes an Eviction of the present version or of `v1beta1`, which has the same fields.
+/// Decodes an Eviction of the current version or of `v1beta1`, which has the same fields.
 fn decode_eviction(ctx: &RequestContext<'_>, body: &[u8]) -> Result<Value> {
     let expected = |version| Expected { group: "policy", version, kind: "Eviction" };
     decode_other(ctx, &expected("v1"), body)

@@ -1,11 +1,11 @@
-//! The fields of a custom resource from which its subresource `scale` is read, which every write must leave readable.
+//! Validates the fields that the subresource `scale` of a custom resource reads. Every write must leave them readable.
 
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::go;
 use serde_json::Value;
 
-/// Validates the fields that `scale`, the declaration of the subresource, names. A write of the status does not change the
-/// spec.
+/// Validates the fields that `scale`, the declaration of the subresource, names. A write of the status cannot change
+/// the spec, so it checks only the others.
 pub(super) fn check(scale: &Value, object: &Value, subresource: &str, errors: &mut Vec<FieldError>) {
     if !scale.is_object() {
         return;
@@ -36,7 +36,7 @@ fn count(path: &str, object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The value at a path such as `.spec.replicas`; `None` if a part of the path is absent.
+/// Returns the value at a path such as `.spec.replicas`, or `None` if a part of the path is absent.
 fn find<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
     let mut found = object;
     let mut walked = String::new();
@@ -67,7 +67,7 @@ fn text(path: &str, found: Option<&Value>) -> Result<(), String> {
     }
 }
 
-/// The error of Go's accessors for a value of another type.
+/// Returns the error of Go's accessors for a value of another type.
 fn mistyped(path: &str, found: &Value, expected: &str) -> String {
     let (shown, kind) = match found {
         Value::Null => ("<nil>".to_owned(), "<nil>"),

@@ -37,14 +37,14 @@ pub(crate) async fn create(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
     respond_object(ctx, 201, accept, encoded)
 }
 
-/// The request that creates an object.
+/// The kind of request that creates an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Creator {
     /// A POST. The object must not have a resourceVersion.
     Create,
     /// An update of an object that does not exist.
     Update,
-    /// An apply, which has recorded its fields in managedFields already.
+    /// An apply, which has already recorded its fields in managedFields.
     Apply,
 }
 
@@ -146,7 +146,7 @@ fn refuse_version(version: &str) -> Result<()> {
     }
 }
 
-/// Removes the metadata of a deletion that a client sent, so that nobody becomes its manager.
+/// Removes deletion metadata that a client sent, so that no manager owns it.
 fn remove_system_fields(object: &mut Value) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         set_or_remove(&mut object["metadata"], field, Value::Null);

@@ -73,7 +73,7 @@ pub(crate) async fn delete_object(ctx: &RequestContext<'_>, options: &DeleteOpti
     let key = ctx.key();
     for _ in 0..RETRIES_MAX {
         let entry = ctx.services.store.get(&key).ok_or_else(|| ctx.not_found())?;
-        // An object that cannot be converted is not deleted in this version, as in Kubernetes.
+        // As in Kubernetes, an object that cannot be converted cannot be deleted in this version.
         let served = ctx.services.converter.served(ctx.info, &entry).await?;
         admit_deletion(ctx, &served, options.dry_run).await?;
         let plan = plan(ctx, options, &served)?;

@@ -83,7 +83,7 @@ pub(crate) fn check_uid(
         return Ok(());
     }
     let key = kubernetes_key(ctx, key);
-    // The check of an absent object is made below the layer that adds the prefix of all keys.
+    // Kubernetes checks an absent object below the layer that adds the prefix of all keys.
     let key = if actual.is_empty() { format!("/registry{key}") } else { key };
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: {}, AdditionalErrorMsg: \
@@ -93,8 +93,8 @@ pub(crate) fn check_uid(
     Err(Status::conflict(&ctx.info.group, &ctx.info.plural, &ctx.path.name, &why))
 }
 
-/// The key of an object as Kubernetes' messages show it: without the group of a built-in kind, and with the old
-/// names of some resources.
+/// Returns the key of an object as Kubernetes' messages show it: without the group of a built-in kind, and with the
+/// historical names of some resources.
 fn kubernetes_key(ctx: &RequestContext<'_>, key: &str) -> String {
     let info = &ctx.info;
     let folder = if info.group.is_empty() { "core" } else { &info.group };
@@ -236,7 +236,7 @@ async fn store(
     served(ctx, &entry).await.map(Some)
 }
 
-/// A stored object in the version of the request.
+/// Returns a stored object in the version of the request.
 async fn served(ctx: &RequestContext<'_>, entry: &Arc<Entry<Header>>) -> Result<EncodedObject> {
     Ok(ctx.services.converter.served(ctx.info, entry).await?.encoded(entry.revision))
 }

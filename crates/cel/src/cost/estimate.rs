@@ -32,7 +32,7 @@ impl Estimate {
     }
 }
 
-/// The cost of asking the authorizer, of which one expression can afford two.
+/// The cost of one question to the authorizer. One expression can afford two.
 const AUTHORIZATION: u64 = 350_000;
 
 /// An argument of a call: its path, type and size.

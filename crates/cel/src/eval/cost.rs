@@ -5,7 +5,7 @@ use crate::value::{List, Outcome, Value};
 /// The cost of reading one character of a string.
 const TRAVERSAL: f64 = 0.1;
 const REGEX: f64 = 0.25;
-/// The cost of asking the authorizer, of which one expression can afford two.
+/// The cost of one question to the authorizer. One expression can afford two.
 const AUTHORIZATION: u64 = 350_000;
 
 fn traverse(size: u64, factor: f64) -> u64 {

@@ -12,9 +12,10 @@ pub(crate) const LEVELS_MAX: usize = 100;
 /// How many levels a function can make from a string: the query of a URL is a map of lists.
 const FRESH_LEVELS: usize = 2;
 
-/// Whether no value that an expression makes can be nested more than [`LEVELS_MAX`] levels deeper than its inputs.
+/// Whether every value that an expression makes is nested at most [`LEVELS_MAX`] levels deeper than its inputs.
 ///
-/// The estimate is an upper bound: a loop's item is taken to be as deep as the list or map that the loop iterates over.
+/// The estimate is an upper bound: the item of a loop counts as being as deep as the list or map that the loop iterates
+/// over.
 pub(crate) fn is_shallow(tree: &Tree) -> bool {
     let mut levels: Vec<usize> = Vec::with_capacity(tree.nodes.len());
     // The vector holds the parts of a node before the node.

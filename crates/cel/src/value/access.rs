@@ -1,4 +1,4 @@
-//! The `authorizer` of admission policies: a question about access, put together call by call.
+//! The `authorizer` of admission policies: a question about access, built up call by call.
 
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -12,22 +12,22 @@ pub trait Authorizer: Debug {
     fn decide(&self, question: &AccessQuestion) -> AccessDecision;
 }
 
-/// What an expression asks an [`Authorizer`].
+/// A question that an expression asks an [`Authorizer`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessQuestion {
-    /// The namespace and name of the service account that is asked about, instead of the user of the request.
+    /// The namespace and name of a service account, if the question is about one instead of the user of the request.
     pub service_account: Option<(String, String)>,
-    /// The path that is not a resource; `None` if the question is about a resource.
+    /// The non-resource path, or `None` if the question is about a resource.
     pub path: Option<String>,
     /// The API group.
     pub group: String,
     /// The plural name of the resource.
     pub resource: String,
-    /// The subresource, or an empty text.
+    /// The subresource, or an empty string.
     pub subresource: String,
-    /// The namespace, or an empty text.
+    /// The namespace, or an empty string.
     pub namespace: String,
-    /// The name of the object, or an empty text.
+    /// The name of the object, or an empty string.
     pub name: String,
     /// The verb.
     pub verb: String,
@@ -38,11 +38,11 @@ pub struct AccessQuestion {
 pub struct AccessDecision {
     /// Whether the access is allowed.
     pub allowed: bool,
-    /// Why, or an empty text.
+    /// The reason for the decision, or an empty string.
     pub reason: String,
 }
 
-/// How far a question has come.
+/// Which parts of a question have been given.
 #[derive(Debug, Clone, PartialEq)]
 enum Stage {
     Start,
@@ -52,18 +52,18 @@ enum Stage {
     Decided(AccessDecision),
 }
 
-/// A question about access, or the answer to it.
+/// A question about access, or its answer.
 #[derive(Debug, Clone)]
 pub struct Access<'a> {
     authorizer: &'a dyn Authorizer,
     question: AccessQuestion,
-    /// The resource of the request that the policy is about, for `authorizer.requestResource`.
+    /// The resource of the request under review, for `authorizer.requestResource`.
     request: Rc<AccessQuestion>,
     stage: Stage,
 }
 
 impl<'a> Access<'a> {
-    /// An authorizer that nothing was asked yet. `request` describes the resource of the request.
+    /// Makes an authorizer without a question yet. `request` describes the resource of the request under review.
     pub fn new(authorizer: &'a dyn Authorizer, request: AccessQuestion) -> Self {
         let question = AccessQuestion::default();
         Self { authorizer, question, request: Rc::new(request), stage: Stage::Start }
@@ -83,7 +83,7 @@ impl<'a> Access<'a> {
         self.question == other.question && self.stage == other.stage
     }
 
-    /// The question about the resource of the request, for the field `requestResource`.
+    /// Returns the question about the resource of the request, for the field `requestResource`.
     pub(crate) fn request_resource(&self) -> Value<'a> {
         let question = AccessQuestion {
             service_account: self.question.service_account.clone(),
@@ -92,7 +92,7 @@ impl<'a> Access<'a> {
         Value::Access(Rc::new(Self { question, stage: Stage::Resource, ..self.clone() }))
     }
 
-    /// Calls a function without arguments: a part of the answer.
+    /// Calls a function without arguments, which returns a part of the answer.
     pub(crate) fn answer(&self, function: &str) -> Outcome<Value<'a>> {
         let Stage::Decided(decision) = &self.stage else { return Err(Fault::no_overload()) };
         Ok(match function {
@@ -104,7 +104,7 @@ impl<'a> Access<'a> {
         })
     }
 
-    /// Calls a function with one argument: the next part of the question, or `check`.
+    /// Calls a function with one argument, which adds to the question, or is `check`.
     pub(crate) fn ask(&self, function: &str, text: &str) -> Outcome<Value<'a>> {
         let mut next = self.clone();
         match (&self.stage, function) {
@@ -129,7 +129,7 @@ impl<'a> Access<'a> {
             (Stage::Resource, "subresource") => next.question.subresource = text.to_owned(),
             (Stage::Resource, "namespace") => next.question.namespace = text.to_owned(),
             (Stage::Resource, "name") => next.question.name = text.to_owned(),
-            // RBAC does not look at selectors.
+            // RBAC ignores selectors.
             (Stage::Resource, "fieldSelector" | "labelSelector") => {}
             (Stage::Resource | Stage::Path, "check") => {
                 next.question.verb = text.to_owned();

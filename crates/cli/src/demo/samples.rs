@@ -17,7 +17,7 @@ use super::story;
 /// The field manager of objects that the demo applies.
 const FIELD_MANAGER: &str = "evenkeel-demo";
 
-/// The name of the sample of a database.
+/// The name of the sample database.
 const DATABASE: &str = "orders";
 
 /// Creates the custom resource definitions.
@@ -93,14 +93,14 @@ fn shows(object: &Value, wanted: Shows) -> Option<String> {
     }
 }
 
-/// Describes whether the webhook of the databases has not noted who asked for the sample.
+/// Returns a problem if the webhook of the databases has not recorded who requested the sample.
 pub(super) async fn not_defaulted(cluster: &Cluster) -> kube::Result<Vec<String>> {
     let orders = cluster.get::<Database>(DATABASE).await?;
     let noted = orders.annotations().contains_key(database::REQUESTED_BY);
     Ok(if noted { Vec::new() } else { vec![format!("Database {DATABASE}: nobody noted who asked for it")] })
 }
 
-/// Asks for less storage than the sample has, and describes how the answer differs from the webhook's refusal.
+/// Requests less storage than the sample has, and returns how the response differs from the webhook's refusal.
 pub(super) async fn not_refused(cluster: &Cluster) -> kube::Result<Vec<String>> {
     let smaller = json!({ "spec": { "storage": "1Mi" } });
     let told = match cluster.patch::<Database>(DATABASE, smaller).await {

@@ -56,14 +56,14 @@ pub(crate) fn of_moment(at: Duration, moment: &Moment, operators: &[&str]) -> Op
     }
 }
 
-/// The line about a call of the API server to a webhook, when it is answered.
+/// Returns the line about a call of the API server to a webhook, once it is answered.
 fn of_review(at: Duration, call: &Exchange) -> Option<Line> {
     let Outcome::Answered { status, .. } = call.outcome else { return None };
     let url = call.path.split('?').next().unwrap_or_default();
     Some(Line { at, station: "reviewed", by: call.by.clone(), text: format!("by {url} → {status}") })
 }
 
-/// The line about a write of a user that was refused.
+/// Returns the line about a refused write of a user.
 fn of_refusal(at: Duration, exchange: &Exchange) -> Option<Line> {
     let Outcome::Answered { status: status @ 400..500, .. } = exchange.outcome else { return None };
     let write = &*exchange.by == CLIENT && exchange.method != "GET";

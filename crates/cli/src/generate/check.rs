@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::hint::Hinted;
 
-/// The manifest of the temporary crate. The versions are those that the generated code is written for.
+/// The manifest of the temporary crate, with the versions that generated code is written for.
 const MANIFEST: &str = r#"[package]
 name = "generated-types"
 version = "0.0.0"
@@ -29,13 +29,13 @@ serde_json = "1"
 debug = false
 "#;
 
-/// Compiles and runs the types; lists all differences on stderr and fails if there are any.
+/// Compiles and runs the types, and lists all differences on stderr. Fails if there are any.
 pub(super) fn check(objects: &[Value], generated: &Generated) -> anyhow::Result<()> {
     let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     write_crate(folder.path(), generated)?;
     let output = Command::new("cargo")
         .args(["run", "--quiet"])
-        // Settings of the project around the user, such as another version of Kubernetes, are not for this crate.
+        // The user's project may have settings that must not apply, such as another version of Kubernetes.
         .current_dir(folder.path())
         .env_remove("K8S_OPENAPI_ENABLED_VERSION")
         .stderr(Stdio::inherit())
@@ -60,7 +60,7 @@ pub(super) fn check(objects: &[Value], generated: &Generated) -> anyhow::Result<
     Ok(())
 }
 
-/// The definition of this name, in lists too.
+/// Returns the definition with this name, also from within lists.
 fn source<'a>(objects: &'a [Value], name: &str) -> Option<&'a Value> {
     objects.iter().find_map(|object| match object.get("items").and_then(Value::as_array) {
         Some(items) => source(items, name),

@@ -1,4 +1,4 @@
-//! Where definitions come from: files, stdin, URLs and clusters.
+//! Reads definitions from files, stdin, URLs and clusters.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -14,13 +14,13 @@ use serde_json::Value;
 
 use crate::hint::Hinted;
 
-/// How often a URL may lead to another one; browsers and curl allow more, but a release of GitHub needs two.
+/// How many redirects of a URL are followed. Browsers and curl follow more, but a GitHub release needs two.
 const REDIRECTS_MAX: usize = 5;
 
 /// The hint for a URL that cannot be read.
 const PIPE: &str = "or pipe it: curl -sSfL URL | evenkeel generate types -";
 
-/// The objects of a file, a URL, or stdin for `-`.
+/// Reads the objects from a file, a URL, or stdin (`-`).
 pub(super) async fn read(source: &str) -> anyhow::Result<Vec<Value>> {
     let text = match source {
         "-" => {
@@ -36,14 +36,14 @@ pub(super) async fn read(source: &str) -> anyhow::Result<Vec<Value>> {
     parse(&text).with_context(|| format!("cannot read {source}"))
 }
 
-/// The objects of a text: JSON, or YAML documents.
+/// Parses objects from JSON or from YAML documents.
 fn parse(text: &str) -> anyhow::Result<Vec<Value>> {
     if text.trim_start().starts_with('{')
         && let Ok(object) = serde_json::from_str(text)
     {
         return Ok(vec![object]);
     }
-    // The text is the user's own, so that no limit on its size is needed.
+    // The input is the user's own, so its size need not be limited.
     let options = serde_saphyr::options! { legacy_octal_numbers: true, budget: None };
     let objects: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)?;
     Ok(objects.into_iter().filter(|object| !object.is_null()).collect())
@@ -80,7 +80,7 @@ async fn download(url: &str) -> anyhow::Result<String> {
     bail!("it leads from URL to URL more than {REDIRECTS_MAX} times")
 }
 
-/// A definition as a cluster has it.
+/// Reads a definition from a cluster.
 pub(super) async fn from_cluster(name: &str, kubeconfig: Option<&Path>) -> anyhow::Result<Value> {
     let hint = "name the cluster's kubeconfig by --kubeconfig or KUBECONFIG";
     let failed = || Hinted::new("cannot use the kubeconfig", hint);

@@ -1,4 +1,4 @@
-//! `evenkeel generate types`: Rust types for somebody else's definition.
+//! `evenkeel generate types`: writes Rust types for existing CustomResourceDefinitions.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -10,17 +10,18 @@ use evenkeel_codegen::Crates;
 use super::{check, input};
 use crate::hint::Hinted;
 
-/// Write Rust types for CustomResourceDefinitions of somebody else.
+/// Write Rust types for existing CustomResourceDefinitions.
 ///
-/// The types have the definition's docs, limits, defaults and CEL rules: `definition()`, next to them, returns the
-/// definition that they describe. What could not be expressed is listed on stderr, and in a comment of the file.
-/// `--check` compiles the types and compares that definition with the source.
+/// The types carry the definition's documentation, limits, defaults and CEL rules. The generated function
+/// `definition()` returns the definition that they describe. Whatever cannot be expressed is listed on stderr, and in a
+/// comment in the file. `--check` compiles the types and compares their definition with the source.
 #[derive(Debug, Args)]
 pub(crate) struct Types {
-    /// The definitions, in YAML or JSON: files, http(s) URLs, or - for stdin. Several become a module each.
+    /// The definitions, in YAML or JSON: files, http(s) URLs, or - for stdin. Each of several definitions gets a
+    /// module.
     #[arg(value_name = "FILE|URL|-", required_unless_present = "from_cluster")]
     sources: Vec<String>,
-    /// Read a definition from a cluster, by its name, for example certificates.cert-manager.io.
+    /// Read a definition from a cluster by its name, for example certificates.cert-manager.io.
     #[arg(long, value_name = "NAME")]
     from_cluster: Vec<String>,
     /// The kubeconfig for --from-cluster [default: as kubectl finds it].

@@ -2,10 +2,10 @@
 
 use anyhow::bail;
 
-/// The most characters of a name: it becomes a label of DNS in Kubernetes.
+/// The longest name, which must be a DNS label in Kubernetes.
 const NAME_MAX: usize = 63;
 
-/// Names of packages that cargo refuses, or that the code of an operator uses for something else.
+/// Package names that cargo refuses, or that an operator's code uses for something else.
 const RESERVED: [&str; 12] = [
     "alloc",
     "build",
@@ -21,7 +21,7 @@ const RESERVED: [&str; 12] = [
     "tests",
 ];
 
-/// Types that the code of an operator uses by these names.
+/// Type names that an operator's code already uses.
 const TAKEN_KINDS: [&str; 22] = [
     "Action",
     "Arc",
@@ -47,7 +47,7 @@ const TAKEN_KINDS: [&str; 22] = [
     "Trigger",
 ];
 
-/// Keywords of Rust, which can name no crate.
+/// Rust keywords, which cannot be crate names.
 const KEYWORDS: [&str; 51] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn",
     "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop",
@@ -56,7 +56,7 @@ const KEYWORDS: [&str; 51] = [
     "where", "while", "yield",
 ];
 
-/// The names of an operator and its resource, which are valid.
+/// The validated names of an operator and its resource.
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) name: String,
@@ -74,19 +74,19 @@ impl Names {
         Ok(Self { name, kind, group, version })
     }
 
-    /// The name of the crate in code.
+    /// The name of the crate in Rust code.
     pub(super) fn crate_name(&self) -> String {
         self.name.replace('-', "_")
     }
 
-    /// The name of a variable that holds an object.
+    /// The name for a variable that holds an object.
     pub(super) fn variable(&self) -> String {
         let name = self.kind.to_ascii_lowercase();
         if KEYWORDS.contains(&name.as_str()) || name == "ctx" { format!("{name}_") } else { name }
     }
 }
 
-/// The kind that an operator's name suggests: `web-shop` has a `WebShop`.
+/// Returns the kind suggested by an operator's name: `WebShop` for `web-shop`.
 pub(super) fn kind_of(name: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();
@@ -97,7 +97,7 @@ pub(super) fn kind_of(name: &str) -> String {
     name.split('-').map(capital).collect()
 }
 
-/// Checks the name of an operator: of a package, of a Deployment and of a lease.
+/// Validates the name of an operator, which names a package, a Deployment and a lease.
 pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
     let letters = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     let starts = name.starts_with(|first: char| first.is_ascii_lowercase());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::License;
 use super::names::Names;
 
-/// The Kubernetes version whose types a new operator uses: the one that the embedded cluster serves.
+/// The Kubernetes version of a new operator's types, which is the version that the embedded cluster serves.
 const KUBERNETES: &str = "1.36";
 
 /// The files and their templates. A line that ends with `[namespaced]`, `[cluster]` or `[license]` in a comment is for
@@ -51,17 +51,17 @@ const OPTIMIZED: [&str; 24] = [
     "evenkeel-cluster",
 ];
 
-/// What the user chose.
+/// The choices of the user.
 pub(super) struct Choices<'a> {
     pub(super) names: &'a Names,
     pub(super) cluster_scoped: bool,
     pub(super) license: License,
-    /// The crate `evenkeel` in a checkout.
+    /// The path of the crate `evenkeel` in a checkout.
     pub(super) checkout: Option<PathBuf>,
 }
 
 impl Choices<'_> {
-    /// The paths and texts of all files.
+    /// Returns the paths and contents of all files.
     pub(super) fn files(&self) -> Vec<(&'static str, String)> {
         let mut files: Vec<(&str, String)> =
             FILES.iter().map(|(path, text)| (*path, self.fill(text))).collect();
@@ -101,7 +101,7 @@ impl Choices<'_> {
 
     fn values(&self) -> [(&'static str, String); 12] {
         let source = match &self.checkout {
-            // A literal string of TOML, so that backslashes are no escapes.
+            // A literal TOML string, in which backslashes are not escapes.
             Some(path) => format!("path = '{}'", path.display()),
             None => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
         };

@@ -1,4 +1,4 @@
-//! The object that a question is about, and the objects that it owns, from the cluster.
+//! Reads the object in question, and the objects that it owns, from the cluster.
 
 use evenkeel::kube::Client;
 use evenkeel::kube::api::ListParams;
@@ -7,7 +7,7 @@ use evenkeel::kube::core::{ApiResource, GroupVersionKind};
 use evenkeel_record::Key;
 use serde_json::Value;
 
-/// The kinds between a custom resource and its pods, and the pods: where descendants are looked for.
+/// The kinds in which descendants are searched: pods, and the kinds between a custom resource and its pods.
 const OWNED: [(&str, &str, &str); 7] = [
     ("apps", "v1", "Deployment"),
     ("apps", "v1", "StatefulSet"),
@@ -18,18 +18,19 @@ const OWNED: [(&str, &str, &str); 7] = [
     ("", "v1", "Pod"),
 ];
 
-/// What the cluster has of an object.
+/// What the cluster knows about an object.
 pub(super) struct Found {
-    /// The object's key, with its kind as the cluster spells it, and without a namespace if the kind has none.
+    /// The object's key, with the kind in its canonical spelling, and without a namespace if the kind is
+    /// cluster-scoped.
     pub(super) key: Key,
-    /// The plural of its kind.
+    /// The plural of the object's kind.
     pub(super) resource: Option<String>,
     pub(super) object: Option<Value>,
     pub(super) descendants: Vec<Value>,
 }
 
 impl Found {
-    /// Nothing, if there is no cluster to ask.
+    /// The result without a cluster.
     pub(super) fn none(key: &Key) -> Self {
         Self { key: key.clone(), resource: None, object: None, descendants: Vec::new() }
     }
@@ -50,7 +51,7 @@ pub(super) async fn find(client: &Client, key: &Key) -> anyhow::Result<Found> {
     for (group, version, kind) in OWNED {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         let list = api(client, &resource, found.key.namespace.as_deref()).list(&ListParams::default()).await;
-        // A kind that the user may not list is left out: the others still say something.
+        // A kind that the user may not list is skipped: the other kinds still help.
         for child in list.map(|list| list.items).unwrap_or_default() {
             let of_ours = |owner: &str| owners.iter().any(|ours| ours == owner);
             if child.metadata.owner_references.iter().flatten().any(|owner| of_ours(&owner.uid)) {
@@ -72,17 +73,17 @@ fn api(client: &Client, resource: &ApiResource, namespace: Option<&str>) -> Api<
     }
 }
 
-/// The resource with this kind, plural, singular or short name, and whether it has namespaces.
+/// Returns the resource with this kind, plural, singular or short name, and whether it is namespaced.
 async fn resource_of(client: &Client, kind: &str) -> anyhow::Result<Option<(ApiResource, bool)>> {
     let core = client.list_core_api_resources("v1").await.map(|list| vec![("v1".to_owned(), list)])?;
     let mut all = core;
     for group in client.list_api_groups().await?.groups {
-        // The preferred version comes first; another version may have kinds that it lacks.
+        // The preferred version comes first, but another version may have kinds that it lacks.
         let preferred = group.preferred_version.map(|version| version.group_version);
         let versions = group.versions.into_iter().map(|version| version.group_version);
         let others: Vec<String> = versions.filter(|version| Some(version) != preferred.as_ref()).collect();
         for version in preferred.into_iter().chain(others) {
-            // A group whose server is away is left out.
+            // A group whose server is unavailable is skipped.
             if let Ok(list) = client.list_api_group_resources(&version).await {
                 all.push((version, list));
             }

@@ -1,4 +1,4 @@
-//! Where a record comes from: a file, the address of an operator, or a Service that the API server forwards to.
+//! Reads a record from a file, from the address of an operator, or through the API server from a Service.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use evenkeel_record::Record;
 
 use crate::hint::Hinted;
 
-/// Where an operator serves its record.
+/// The path at which an operator serves its record.
 const PATH: &str = "/debug/evenkeel";
 
 const NAME_A_SOURCE: &str = "name the operator with --address URL, or its Service with --operator NAMESPACE/NAME:PORT, or a saved record with --record FILE";
 
-/// Which record to read.
+/// The flags that say which record to read.
 #[derive(Debug, Args)]
 pub(super) struct SourceFlags {
     /// Read a saved record.
@@ -25,7 +25,7 @@ pub(super) struct SourceFlags {
     /// Ask the operator at this address, such as https://127.0.0.1:8443.
     #[arg(long, value_name = "URL", conflicts_with = "record")]
     address: Option<String>,
-    /// Ask the operator behind this Service, through the API server of the kubeconfig, if that forwards requests.
+    /// Ask the operator behind this Service, through the proxy of the kubeconfig's API server, if it has one.
     #[arg(long, value_name = "NAMESPACE/NAME:PORT", conflicts_with_all = ["record", "address"])]
     operator: Option<String>,
     /// A file with the bearer token for --address.
@@ -40,7 +40,7 @@ pub(super) struct SourceFlags {
 }
 
 impl SourceFlags {
-    /// Whether a source of a record is named.
+    /// Whether a source for the record is given.
     pub(super) fn is_given(&self) -> bool {
         self.record.is_some() || self.address.is_some() || self.operator.is_some()
     }
@@ -64,7 +64,7 @@ impl SourceFlags {
         Ok(Client::try_from(config)?)
     }
 
-    /// A client for the cluster of the kubeconfig.
+    /// Makes a client for the cluster of the kubeconfig.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
         let read = |path: &Path| {
             let failed =
@@ -102,7 +102,7 @@ async fn get(client: &Client, path: &str) -> anyhow::Result<String> {
     })
 }
 
-/// The path by which the API server forwards a request to a Service.
+/// Returns the path at which the API server proxies requests to a Service.
 fn proxy_path(operator: &str) -> anyhow::Result<String> {
     let parts = operator.split_once('/').and_then(|(namespace, rest)| {
         let (name, port) = rest.split_once(':')?;

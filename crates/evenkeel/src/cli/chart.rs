@@ -1,9 +1,9 @@
 //! The manifests of an operator as a Helm chart and as a base for kustomize.
 //!
-//! The chart is made from the manifests themselves. For every setting of `values.yaml` that changes more than a field, the
-//! manifests are made with and without it; an object that differs is put under a condition. Only the Deployment, the
-//! ServiceAccount and the settings are templates of their own (`chart/files`). A test renders the chart with Helm and
-//! compares the result with the manifests, object by object.
+//! The chart is derived from the manifests themselves. For every setting in `values.yaml` that changes more than a
+//! field, the manifests are made with and without it, and objects that differ are put under a condition. Only the
+//! Deployment, the ServiceAccount and the settings have hand-written templates (`chart/files`). A test renders the
+//! chart with Helm and compares the result with the manifests, object by object.
 
 mod kustomize;
 mod values;
@@ -18,15 +18,16 @@ use crate::Manifests;
 pub(super) use kustomize::kustomize;
 use values::Values;
 
-/// Stands for the namespace of the release while the templates are made.
+/// A placeholder for the namespace of the release while the templates are made.
 const NAMESPACE: &str = "evenkeel-namespace-of-the-release";
-/// Stands for the lease's name and namespace, which are settings.
+/// A placeholder for the lease's name and namespace, which are settings.
 const LEASE: &str = "evenkeel-name-of-the-lease";
 const LEASE_NAMESPACE: &str = "evenkeel-namespace-of-the-lease";
-/// Stands for the name of the ServiceAccount, which is a setting.
+/// A placeholder for the name of the ServiceAccount, which is a setting.
 const ACCOUNT: &str = "evenkeel-name-of-the-account";
 
-/// What the markers become in the templates. An opening `{{` of the operator's own texts is escaped before.
+/// Returns the template expressions that replace the placeholders. An opening `{{` in the operator's own texts is
+/// escaped before.
 fn replacements(name: &str) -> [(&'static str, String); 4] {
     [
         (NAMESPACE, "{{ .Release.Namespace }}".to_owned()),
@@ -42,7 +43,7 @@ fn replacements(name: &str) -> [(&'static str, String); 4] {
 /// The files of a folder: their paths and texts.
 pub(super) type Files = Vec<(String, String)>;
 
-/// What the chart is made of.
+/// The input for a chart.
 pub(super) struct Source<'a> {
     pub(super) name: &'a str,
     pub(super) version: &'a str,
@@ -51,11 +52,11 @@ pub(super) struct Source<'a> {
     pub(super) replicas: Option<u32>,
     pub(super) monitoring: bool,
     pub(super) replica: &'a Replica,
-    /// The manifests without flags.
+    /// The manifests without any flags.
     pub(super) manifests: &'a Manifests,
 }
 
-/// The settings that change more than a field, and the values that they have in `values.yaml`.
+/// The settings that change more than a field, with their values in `values.yaml`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Switch {
     LeaderElection,
@@ -113,7 +114,7 @@ pub(super) fn helm(source: &Source<'_>) -> anyhow::Result<Files> {
     Ok(files)
 }
 
-/// The manifests with every switch in its position, and with markers for what the templates fill in.
+/// Returns the manifests with every switch in its position, and with placeholders for what the templates fill in.
 fn marked(source: &Source<'_>, base: &Manifests, positions: Positions) -> anyhow::Result<Manifests> {
     let on = |switch: Switch| {
         SWITCHES.iter().position(|(other, _)| *other == switch).is_some_and(|at| positions >> at & 1 == 1)
@@ -123,12 +124,12 @@ fn marked(source: &Source<'_>, base: &Manifests, positions: Positions) -> anyhow
     replica.metrics(on(Switch::Metrics), on(Switch::Secured));
     #[cfg(feature = "webhook-server")]
     replica.webhooks.certified_elsewhere(on(Switch::CertManager));
-    // Two replicas: the budget is put under a condition.
+    // With two replicas there is a PodDisruptionBudget, which is put under a condition.
     let manifests = replica.deployed(base.clone(), source.name).image(source.image).replicas(2);
     Ok(manifests.monitoring())
 }
 
-/// The template of all objects of these kinds. Empty if there are none.
+/// Returns the template of all objects of these kinds, or an empty string if there are none.
 fn template(name: &str, variants: &[Vec<Value>], kinds: &[&str]) -> anyhow::Result<String> {
     let mut seen: Vec<(String, String)> = Vec::new();
     for object in variants.iter().flatten() {
@@ -151,7 +152,7 @@ fn template(name: &str, variants: &[Vec<Value>], kinds: &[&str]) -> anyhow::Resu
     Ok(text)
 }
 
-/// The setting that leaves out all objects of a kind.
+/// Returns the condition under which the chart contains the objects of a kind, if it depends on a setting.
 fn guard(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "CustomResourceDefinition" => ".Values.crds.enabled",
@@ -209,7 +210,7 @@ fn document(name: &str, object: &Value) -> anyhow::Result<String> {
     Ok(format!("---\n{text}"))
 }
 
-/// The settings about the metadata of a kind's objects, as lines of a template.
+/// Returns the template lines for the settings of a kind's metadata.
 fn extra_metadata(kind: &str, annotated: bool) -> Option<String> {
     const KEEP: &str = "helm.sh/resource-policy: keep\n";
     match (kind, annotated) {
@@ -223,7 +224,7 @@ fn extra_metadata(kind: &str, annotated: bool) -> Option<String> {
     }
 }
 
-/// The settings of a kind's objects: the line after which they stand, and lines of a template.
+/// Returns the template lines for the settings of a kind, and the line after which they are inserted.
 fn extra_fields(kind: &str) -> Option<(&'static str, String)> {
     let labels = |setting: &str| {
         format!(

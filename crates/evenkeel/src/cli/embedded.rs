@@ -38,7 +38,7 @@ impl Embedded {
         self.cluster.client()
     }
 
-    /// Serves the webhooks of a manager in this process, until the result is dropped.
+    /// Serves the webhooks of a manager in this process, until the returned value is dropped.
     pub(super) async fn take_webhooks(
         &self,
         operator: &str,

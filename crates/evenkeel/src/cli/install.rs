@@ -48,8 +48,8 @@ async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> anyhow:
     }
 }
 
-/// Tells the API server which webhooks to call: applies the configurations of the manifests, and says in the definitions how
-/// their objects are converted.
+/// Registers the webhooks with the API server: applies the configurations of the manifests, and sets the conversions of
+/// the CRDs.
 #[cfg(feature = "webhook-server")]
 pub(super) async fn webhooks(
     client: &Client,

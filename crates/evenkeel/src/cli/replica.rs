@@ -10,7 +10,7 @@ use crate::{Env, LeaderElection, Manager, Manifests, SecuredServer};
 
 /// Where a deployed operator serves probes: the port in kubebuilder's scaffolds.
 const DEPLOYED_PROBES: SocketAddr = everywhere(8081);
-/// Where a deployed operator serves metrics: the ports in kubebuilder's scaffolds, with TLS and without.
+/// The metrics addresses of a deployed operator, with TLS and without: the ports of kubebuilder's scaffolds.
 const DEPLOYED_SECURED_METRICS: SocketAddr = everywhere(8443);
 const DEPLOYED_PLAIN_METRICS: SocketAddr = everywhere(8080);
 
@@ -34,16 +34,17 @@ pub(super) struct Replica {
     /// nowhere; in manifests `:8081`].
     #[arg(long, global = true, value_name = "ADDRESS", value_parser = bind)]
     health_probe_bind_address: Option<Bind>,
-    /// Where /metrics is served; `0` for nowhere [default: nowhere; in manifests `:8443`, or `:8080` without TLS].
+    /// Where /metrics is served, or `0` for nowhere [default: nowhere; in manifests `:8443`, or `:8080` without TLS].
     #[arg(long, global = true, value_name = "ADDRESS", value_parser = bind)]
     metrics_bind_address: Option<Bind>,
-    /// Serve /metrics over TLS, and only to those whom the API server allows to `get` that path. With
-    /// `--metrics-secure=false` everybody who reaches the port can read it, which may then be that of the probes.
+    /// Serve /metrics over TLS, and only to clients whom the API server allows to `get` that path. With
+    /// `--metrics-secure=false`, everyone who reaches the port can read it, and the port may then be that of the
+    /// probes.
     #[arg(long, global = true, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true", default_value = "true")]
     metrics_secure: bool,
-    /// A folder with the files tls.crt and tls.key for the metrics, as cert-manager's Secrets are mounted [default: the
-    /// operator makes a certificate, which clients cannot verify].
+    /// A folder with the files tls.crt and tls.key for the metrics, in which cert-manager's Secrets can be mounted
+    /// [default: the operator makes a certificate, which clients cannot verify].
     #[arg(long, global = true, value_name = "FOLDER")]
     metrics_cert_dir: Option<PathBuf>,
     #[cfg(feature = "webhook-server")]
@@ -67,19 +68,19 @@ impl Bind {
     }
 }
 
-/// What a deployed replica serves, and where.
+/// What a deployed replica serves, and at which addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Serves {
     pub(super) probes: Bind,
     pub(super) metrics: Bind,
     /// Whether metrics are served over TLS.
     pub(super) secured: bool,
-    /// The folder of the metrics' certificate, if somebody else makes it.
+    /// The folder of the metrics certificate, if the operator does not make it itself.
     pub(super) metrics_certificates: Option<String>,
 }
 
 impl Replica {
-    /// Refuses flags that contradict each other.
+    /// Refuses contradictory flags.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let same = self.metrics_bind_address.filter(|bind| Some(*bind) == self.health_probe_bind_address);
         let shared = same.and_then(Bind::address).filter(|address| address.port() != 0);
@@ -97,7 +98,7 @@ impl Replica {
         Ok(())
     }
 
-    /// What a replica serves in a cluster, by these flags or else by default.
+    /// Returns what a replica serves in a cluster, by these flags and their defaults.
     pub(super) fn serves(&self) -> anyhow::Result<Serves> {
         self.check()?;
         Ok(self.serves_unchecked())
@@ -113,21 +114,22 @@ impl Replica {
         }
     }
 
-    /// The name and namespace of the lease as the flags have them, empty by default; `None` without an election.
+    /// Returns the name and namespace of the lease from the flags, empty if not given. Returns `None` without an
+    /// election.
     pub(super) fn lease_flags(&self) -> Option<(String, String)> {
         let given = |flag: &Option<String>| flag.clone().unwrap_or_default();
         self.leader_elect
             .then(|| (given(&self.leader_elect_resource_name), given(&self.leader_elect_resource_namespace)))
     }
 
-    /// Elects a leader by a lease with this name and namespace, or none.
+    /// Enables a leader election with a lease of this name and namespace, or disables it.
     pub(super) fn lease(&mut self, lease: Option<(&str, &str)>) {
         self.leader_elect = lease.is_some();
         self.leader_elect_resource_name = lease.map(|(name, _)| name.to_owned());
         self.leader_elect_resource_namespace = lease.map(|(_, namespace)| namespace.to_owned());
     }
 
-    /// Serves metrics or not, over TLS or not. The place stays.
+    /// Sets whether metrics are served, and whether over TLS. The address stays the same.
     pub(super) fn metrics(&mut self, served: bool, secured: bool) {
         match (served, self.metrics_bind_address) {
             (false, _) => self.metrics_bind_address = Some(Bind::Nowhere),
@@ -137,7 +139,7 @@ impl Replica {
         self.metrics_secure = secured;
     }
 
-    /// The address of the webhooks and the folder of their certificates, as the flags have them.
+    /// Returns the address of the webhooks and the folder of their certificates, if the flags give them.
     pub(super) fn webhook_flags(&self) -> (Option<Bind>, Option<String>) {
         #[cfg(feature = "webhook-server")]
         return self.webhooks.given();

@@ -94,7 +94,7 @@ async fn an_elected_one_has_two_replicas_and_the_rules_of_its_lease() {
     assert_eq!(arguments[4], "--leader-elect-resource-namespace=locks");
 }
 
-/// Metrics are plain only when asked for, and then at the usual port for that.
+/// Metrics are served without TLS only on request, and then at the usual port for that.
 #[tokio::test]
 async fn metrics_are_plain_when_asked_for() {
     let objects = deployed("--metrics-secure=false");
@@ -174,7 +174,7 @@ mod webhooks {
         assert_eq!(annotations["cert-manager.io/inject-ca-from"], "default/mirror-webhook-cert");
     }
 
-    /// `--embedded` calls the webhooks in this process, for built-in kinds in the default namespace, too.
+    /// `--embedded` calls the webhooks in this process, also for built-in kinds in the default namespace.
     #[cfg(feature = "cluster")]
     #[tokio::test]
     async fn an_embedded_cluster_calls_the_webhooks() {
@@ -247,7 +247,7 @@ mod elected {
     }
 }
 
-/// Neither in a test without a runtime, nor in one that has its own.
+/// Manifests can be made in a test without a runtime, and in one that has its own.
 #[test]
 fn manifests_need_no_runtime() {
     assert!(!operator().manifests("operators").unwrap().objects().is_empty());

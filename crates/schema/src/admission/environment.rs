@@ -1,4 +1,4 @@
-//! The types of the variables that the expressions of policies and match conditions may use.
+//! The variables that expressions of policies and match conditions may use, with their types.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ type Structs = BTreeMap<&'static str, Arc<Declaration>>;
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
     types: Vec<(&'static str, Type)>,
-    /// The policy's own variables, as far as they are defined; `None` if expressions have none.
+    /// The policy's own variables defined so far, or `None` if expressions cannot use any.
     variables: Option<BTreeMap<String, Arc<Declaration>>>,
 }
 
 impl Environment {
-    /// The variables of match conditions. `params` tells whether there is a parameter object.
+    /// Returns the variables of match conditions. `params` says whether there is a parameter object.
     pub(crate) fn of_conditions(params: bool) -> Self {
         let structs = structs();
         let of = |name: &str| structs.get(name).map_or(Type::Dyn, |it| it.cel_type());
@@ -47,17 +47,17 @@ impl Environment {
         Self { types, variables: None }
     }
 
-    /// The variables of the expressions of a policy. `named` tells whether it defines variables of its own.
+    /// Returns the variables of a policy's expressions. `named` says whether the policy defines variables of its own.
     pub(crate) fn of_policy(params: bool, named: bool) -> Self {
         Self { variables: named.then(BTreeMap::new), ..Self::of_conditions(params) }
     }
 
-    /// The variables of the selectors of devices.
+    /// Returns the variables of device selectors.
     pub(crate) fn of_devices() -> Self {
         Self { types: vec![("device", Type::Dyn)], variables: None }
     }
 
-    /// Defines a variable of the policy by its expression.
+    /// Defines a variable of the policy, with the type of its expression.
     pub(crate) fn define(&mut self, name: &str, source: &str) {
         let found = compile(source, &self.types()).map_or(Type::Dyn, |checked| checked.result().clone());
         if let Some(variables) = &mut self.variables {

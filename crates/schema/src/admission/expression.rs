@@ -106,7 +106,7 @@ pub struct Inputs<'a> {
     pub params: &'a Json,
     /// The object's namespace, or null.
     pub namespace: &'a Json,
-    /// Answers the questions of expressions about access; without one, such expressions fail.
+    /// Answers questions of expressions about access. Without it, such expressions fail.
     pub authorizer: Option<&'a dyn Authorizer>,
 }
 
@@ -137,7 +137,7 @@ impl Expression {
     }
 }
 
-/// The access to the resource of the request, about which expressions ask by `authorizer.requestResource`.
+/// Returns the access question for the resource of the request, which expressions ask by `authorizer.requestResource`.
 fn requested(request: &Json) -> AccessQuestion {
     AccessQuestion {
         group: request.at("resource").str("group").to_owned(),

@@ -1,10 +1,10 @@
-//! Unified diffs, line by line as Python's difflib makes them: Kubernetes' messages contain diffs of a port of it.
+//! Unified diffs, line by line, like Python's difflib. Kubernetes' messages contain diffs made by a port of it.
 
 use std::collections::BTreeMap;
 
-/// The lines around a change.
+/// The number of unchanged lines around a change.
 const CONTEXT: usize = 3;
-/// From this many lines on, lines that occur often do not anchor a match.
+/// From this many lines on, frequent lines do not anchor a match.
 const MANY_LINES: usize = 200;
 
 /// Lines `a` of the old text that equal, or become, lines `b` of the new one.
@@ -45,7 +45,7 @@ fn range(start: usize, end: usize) -> String {
     }
 }
 
-/// Splits the blocks where more than twice the context is equal, and leaves out what is equal far from a change.
+/// Splits the blocks wherever more than twice the context is unchanged, and drops unchanged lines far from a change.
 fn groups(mut blocks: Vec<Block>) -> Vec<Vec<Block>> {
     if let Some(first) = blocks.first_mut().filter(|block| block.equal) {
         first.a.0 = first.a.0.max(first.a.1.saturating_sub(CONTEXT));
@@ -118,7 +118,8 @@ fn matches(old: &[&str], new: &[&str]) -> Vec<(usize, usize, usize)> {
     joined
 }
 
-/// Where each line of the new text stands. In a long text, lines that make up more than a hundredth are left out.
+/// Returns where each line occurs in the new text. In a long text, lines that make up more than a hundredth are left
+/// out.
 fn places<'a>(new: &[&'a str]) -> BTreeMap<&'a str, Vec<usize>> {
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, line) in new.iter().enumerate() {
@@ -131,7 +132,7 @@ fn places<'a>(new: &[&'a str]) -> BTreeMap<&'a str, Vec<usize>> {
     places
 }
 
-/// The longest run of equal lines in two ranges, the first of several.
+/// Returns the longest run of equal lines in two ranges, and the first one if several are equally long.
 fn longest(
     old: &[&str],
     new: &[&str],
@@ -153,7 +154,7 @@ fn longest(
         }
         lengths = next;
     }
-    // Lines that are too frequent to anchor a run may extend one.
+    // Lines that are too frequent to anchor a run may still extend one.
     while a > a_low && b > b_low && old[a - 1] == new[b - 1] {
         (a, b, size) = (a - 1, b - 1, size + 1);
     }
@@ -193,7 +194,8 @@ mod tests {
         let text = |name: &str, pairs: usize| vec![format!("{name}\nx"); pairs].join("\n");
         let hunks = |pairs: usize| diff(&text("a", pairs), &text("b", pairs)).matches("\n-a\n+b").count();
         assert_eq!(hunks(10), 10);
-        // No line of the long text anchors a match but the last, by which the end is extended: one block is replaced.
+        // Only the last line of the long text can anchor a match, and the matching end is extended from it: one block
+        // is replaced.
         assert_eq!(hunks(101), 0);
     }
 }

@@ -147,7 +147,7 @@ fn visit_fields(map: MapView<'_>, old: Option<&Value>, new: Option<&Value>, foun
                 (name, None, Some(new))
             }
         };
-        // Equal values are no difference, whatever their type. Most fields are unchanged.
+        // Equal values are no difference, whatever their type. This is the case for most fields.
         if old == new {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Fields behind feature gates that are off by default. Kubernetes drops them, unless the stored object has them.
+//! Fields behind feature gates that are disabled by default. Kubernetes drops them, unless the stored object uses them.
 
 use crate::json::Value;
 
@@ -18,7 +18,7 @@ fn fields(group: &str, kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// Removes the fields of an object whose features are off; `old` is the stored object.
+/// Removes the fields of disabled features from an object. `old` is the stored object.
 pub(super) fn drop_disabled(group: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
     for place in fields(group, kind) {
         let in_use = old.and_then(|old| old.pointer(place)).is_some_and(|value| !value.is_null());

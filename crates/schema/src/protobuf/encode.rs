@@ -1,9 +1,9 @@
 //! Encodes objects of built-in kinds as the protobuf bodies that Go clients ask for.
 //!
-//! The bytes are those of Kubernetes: fields in the order of their numbers, maps in the order of their keys, and fields
-//! that are no pointers in Go with their zero value, even if JSON omits them.
+//! The bytes equal those of Kubernetes: fields in the order of their numbers, maps in the order of their keys. Fields
+//! that are not pointers in Go are written with their zero value, even if JSON omits them.
 //!
-//! Objects come from responses of the API server, so their depth is bounded by what can be stored.
+//! Objects come from responses of the API server, so their depth is limited to what can be stored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,8 +15,8 @@ use crate::go_structs::{self, Cardinality, Field, FieldType, Message};
 use crate::json::{Map, Value};
 use crate::time::{self, Precision};
 
-/// Encodes an object, with the envelope that names its `apiVersion` and `kind`. `None` if its kind has no protobuf form:
-/// custom resources and Tables.
+/// Encodes an object, with the envelope that contains its `apiVersion` and `kind`. Returns `None` if its kind has no
+/// protobuf form, like custom resources and Tables.
 ///
 /// ```
 /// use evenkeel_schema::protobuf;
@@ -46,8 +46,8 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Encodes an event of a watch as a frame: its length, its type, and the object with its envelope. `None` if the object
-/// has no protobuf form.
+/// Encodes an event of a watch as a frame: its length, its type, and the object with its envelope. Returns `None` if
+/// the object has no protobuf form.
 pub fn encode_event(event: &Value) -> Option<Vec<u8>> {
     let mut raw = Vec::new();
     write_bytes(&mut raw, 1, &encode(event.get("object")?)?);
@@ -61,7 +61,7 @@ pub fn encode_event(event: &Value) -> Option<Vec<u8>> {
 fn write_message(out: &mut Vec<u8>, message: &'static Message, object: &Map<String, Value>) {
     for field in message.by_number() {
         match (&field.kind, field.name) {
-            // An inlined struct is a message in protobuf, but has no level of its own in JSON.
+            // An inlined struct is a message in protobuf, but its fields are on the outer level in JSON.
             (FieldType::Message(link), "") => nested(out, field.number, |out| {
                 if let Some(message) = link.message() {
                     write_message(out, message, object);
@@ -93,7 +93,7 @@ fn write_field(out: &mut Vec<u8>, field: &'static Field, value: Option<&Value>) 
     }
 }
 
-/// Writes one value; null is written as the zero value of its type.
+/// Writes one value. Null is written as the zero value of its type.
 fn write_value(out: &mut Vec<u8>, number: u32, kind: &'static FieldType, value: &Value) {
     match kind {
         FieldType::Bool => write_number(out, number, value.as_bool().unwrap_or_default().into()),
@@ -156,7 +156,7 @@ fn write_schema(out: &mut Vec<u8>, number: u32, value: &Value) {
     }
 }
 
-/// Writes the fields of a time; a missing time has none.
+/// Writes the fields of a time. A missing time has no fields.
 fn write_instant(out: &mut Vec<u8>, value: &Value, precision: Precision) {
     let Some(instant) = value.as_str().and_then(|text| time::parse(text, precision).ok()) else { return };
     let nanos = if precision == Precision::Micros { instant.subsec_nanosecond() / 1_000 * 1_000 } else { 0 };
@@ -164,7 +164,7 @@ fn write_instant(out: &mut Vec<u8>, value: &Value, precision: Precision) {
     write_number(out, 2, nanos.into());
 }
 
-/// The value as an integer; zero if it is none.
+/// Returns the value as an integer, or zero if it is not a number.
 fn integer(value: &Value) -> i64 {
     // A whole number may be stored as a float.
     value.as_i64().or_else(|| value.as_f64().map(|number| number as i64)).unwrap_or_default()

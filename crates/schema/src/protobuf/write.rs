@@ -1,10 +1,10 @@
 //! Writes fields of protobuf messages: a tag with the number and the type, and the content.
 
-/// The type of a field on the wire: a number of variable length.
+/// The wire type of variable-length integers.
 const VARINT: u32 = 0;
-/// The type of a field on the wire: eight bytes.
+/// The wire type of eight-byte values.
 const FIXED64: u32 = 1;
-/// The type of a field on the wire: a length and as many bytes.
+/// The wire type of values with a length: strings, bytes and messages.
 const BYTES: u32 = 2;
 
 /// Writes a field of bytes: a text, or an encoded message.

@@ -43,7 +43,7 @@ pub fn decode(schema: &Schema, root: &str, body: &[u8]) -> serde_json::Result<(V
     let (tree, mut findings) = check(schema, root, &mut deserializer, true);
     let tree = tree?;
     deserializer.end()?;
-    // In the text of an object, a number has the path that it has in a merge patch.
+    // The path of a number in the text of an object equals its path in a merge patch.
     findings.spell_by_merge_patch(body);
     Ok((tree, findings))
 }
@@ -73,11 +73,11 @@ fn check<'de, D: Deserializer<'de>>(
 /// Why an object cannot be decoded.
 struct Refusal {
     text: String,
-    /// The float that the text is about, if it is about one.
+    /// The float that the message is about, if it is about one.
     float: Option<RefusedFloat>,
 }
 
-/// How the text of a refusal quotes a float, in its shortest form and with the space that follows.
+/// Returns how a message quotes a float: in its shortest form, followed by a space.
 pub(super) fn refused_number(number: &Number) -> String {
     format!("number {} ", go::float(number.as_f64().unwrap_or_default()))
 }
@@ -166,7 +166,7 @@ impl Walk<'_> {
         self.fatal.get_or_insert(Refusal { text, float: None });
     }
 
-    /// The float at the current path.
+    /// Returns the float at the current path.
     fn float(&self, number: &Number) -> RefusedFloat {
         RefusedFloat { path: self.path.clone(), number: number.clone(), spelling: None }
     }
@@ -212,7 +212,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
                 Ok(value)
             }
             Some(custom) => {
-                // Floats are kept as such, because an integer does not accept `1e2`.
+                // Floats are kept, because an integer does not accept `1e2`.
                 let mut value = Value::deserialize(deserializer)?;
                 check_custom(custom, &value, self.walk);
                 settle_floats(&mut value);
@@ -405,8 +405,8 @@ impl<'s> Seed<'s, '_> {
     }
 }
 
-/// Reads a quantity. A number with a fraction or an exponent is kept as text, because its spelling decides how the quantity
-/// is printed: `1e3` stays as it is, `1000` becomes `1k`.
+/// Reads a quantity. A number with a fraction or an exponent is kept as text, because its spelling decides how the
+/// quantity is printed: `1e3` stays `1e3`, whereas `1000` becomes `1k`.
 fn quantity(text: &str) -> serde_json::Result<Value> {
     let is_number = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
     match is_number && text.contains(['.', 'e', 'E']) {

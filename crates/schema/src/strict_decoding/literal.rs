@@ -1,5 +1,5 @@
-//! The spelling of numbers in a JSON text. Go's errors quote a number as the client wrote it, such as `1e2`; in a tree it is
-//! just a float.
+//! The spelling of numbers in a JSON text. Go's errors quote a number as the client wrote it, such as `1e2`, but a
+//! parsed tree contains only its value.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl Step {
         }
     }
 
-    /// Whether a part of a JSON pointer names this step, if the value is added there.
+    /// Whether this part of a JSON pointer refers to this step, if a value is added there.
     fn is_named(&self, part: &str) -> bool {
         match self {
             Self::Field(key) | Self::Key(key) => *key == part,
@@ -38,23 +38,23 @@ impl Step {
     }
 }
 
-/// A float that was refused.
+/// A float that the decoder refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RefusedFloat {
     pub(super) path: Vec<Step>,
     pub(super) number: Number,
-    /// The float as the text spells it, once it was found.
+    /// The float as spelled in the text, once it is found.
     pub(super) spelling: Option<Box<str>>,
 }
 
 impl RefusedFloat {
-    /// Finds the spelling in the text of the object, or of a merge patch: it has the same path there.
+    /// Finds the spelling in the text of the object or of a merge patch, where it has the same path.
     pub(super) fn spell(&mut self, text: &str) {
         self.spelling = find(text, &self.path, &self.number).map(Into::into);
     }
 
-    /// Finds the spelling in the text of a JSON patch: in the last operation that adds a value there. A number that the
-    /// patch then moves or copies is not found.
+    /// Finds the spelling in the text of a JSON patch, in the last operation that adds a value at this path. A number
+    /// that the patch moves or copies is not found.
     pub(super) fn spell_by_json_patch(&mut self, text: &str) {
         #[derive(serde::Deserialize)]
         struct Operation<'a> {
@@ -76,15 +76,15 @@ impl RefusedFloat {
         self.spelling = spelled.map(Into::into);
     }
 
-    /// Prints a tree as JSON, with the float as the text spells it.
+    /// Prints a tree as JSON, with the float in its original spelling.
     pub(super) fn print(&self, tree: &Value) -> Option<String> {
         let spelling = RawValue::from_string(self.spelling.as_deref()?.to_owned()).ok()?;
         serde_json::to_string(&Spelled { tree, path: &self.path, spelling: &spelling }).ok()
     }
 }
 
-/// Returns the text of this float at a path of a JSON text. Of duplicate members, the first with this float counts, because
-/// Go's decoder reports the first error.
+/// Returns the text of this float at a path in a JSON text. If members are duplicated, the first one with this float
+/// counts, because Go's decoder reports the first error.
 fn find<'a>(text: &'a str, path: &[Step], number: &Number) -> Option<&'a str> {
     let Some((step, rest)) = path.split_first() else {
         let is_spelling = text.parse::<Number>().is_ok_and(|parsed| parsed == *number);
@@ -130,7 +130,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// A tree in which one number is printed as it was spelled.
+/// A tree that prints one number in its original spelling.
 struct Spelled<'a> {
     tree: &'a Value,
     /// The path to the number.

@@ -170,7 +170,7 @@ fn what_fits_has_nothing_to_be_told() {
     }
 }
 
-/// Kubernetes applies patches to the text of an object, so that an error shows a number as the patch spells it.
+/// Kubernetes applies patches to the text of an object, so an error quotes a number as the patch spells it.
 #[test]
 fn a_number_is_spelled_as_in_its_patch() {
     let schema = builtin("", "v1", "Service").unwrap();
@@ -203,7 +203,7 @@ fn a_number_is_spelled_as_in_its_patch() {
     assert_eq!(spelled(json, r#"[{"op": "copy", "from": "/a", "path": "/spec/ports/1/port"}]"#), "100");
 }
 
-/// As recorded from Kubernetes: the quota is stored as `{"cpu": "1500e-3", "memory": "1k", "pods": "1e3"}`.
+/// Kubernetes stores this quota as `{"cpu": "1500e-3", "memory": "1k", "pods": "1e3"}` (recorded).
 #[test]
 fn a_quantity_keeps_the_format_of_its_number() {
     let schema = builtin("", "v1", "ResourceQuota").unwrap();

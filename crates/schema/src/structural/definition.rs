@@ -110,7 +110,7 @@ pub(super) fn schema_errors(path: &Path<'_>, schema: &Value, rules: RuleChecks) 
 /// How thoroughly the CEL rules of a schema are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RuleChecks {
-    /// The rules are not checked: they were when the definition was stored.
+    /// The rules are not checked, because they were checked when the definition was stored.
     None,
     /// The rules must compile, and their total cost must stay within its limit.
     Compile,

@@ -49,7 +49,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) ->
     errors
 }
 
-/// Validates an address in its only allowed spelling.
+/// Validates that an address is in canonical form.
 fn canonical_ip(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     let before = errors.len();
     ip(path, text, errors);
@@ -108,7 +108,7 @@ fn ranges(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Validates an address range in its only allowed spelling.
+/// Validates that an address range is in canonical form.
 fn canonical_range(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     let before = errors.len();
     super::service::cidr(path, text, errors);

@@ -122,7 +122,7 @@ fn signer(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
 
 /// The conditions that only the approval subresource sets.
 const APPROVAL: [&str; 2] = ["Approved", "Denied"];
-/// The conditions that cannot be taken back.
+/// The conditions that cannot be removed or changed.
 const FINAL: [&str; 3] = ["Approved", "Denied", "Failed"];
 
 /// Validates an update of the request, or of its `status` or `approval`.
@@ -166,7 +166,7 @@ fn of_type(status: Option<&Value>, kind: &str) -> Vec<Value> {
     status.list("conditions").iter().filter(|it| it.str("type") == kind).cloned().collect()
 }
 
-/// Validates the conditions. What was already wrong in the stored object is accepted.
+/// Validates the conditions. Problems that the stored object already has are accepted.
 fn conditions(path: &Path<'_>, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let conditions = new.at("status").list("conditions");
     let before: Vec<&str> = old.at("status").list("conditions").iter().map(|it| it.str("type")).collect();
@@ -196,7 +196,7 @@ fn conditions(path: &Path<'_>, new: &Value, old: Option<&Value>, errors: &mut Ve
     }
 }
 
-/// Why the bytes are not a list of PEM blocks with certificates. The content of the blocks is not checked.
+/// Returns why the bytes are not a list of PEM certificates, or `None`. The content of the blocks is not checked.
 fn certificate_error(encoded: &str) -> Option<String> {
     let decoded = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
     if decoded.is_empty() {

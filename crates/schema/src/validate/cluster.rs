@@ -63,7 +63,7 @@ pub(super) fn update(
             return errors;
         }
         ("", "Node") => {
-            // Kubernetes runs the rules of creation before those of an update, so that common errors occur twice.
+            // Kubernetes applies the rules of creation before those of an update, so common errors occur twice.
             let mut errors = create(group, kind, new, false);
             errors.extend(object_meta::update_builtin(new, old));
             node::update(new, old, &mut errors);
@@ -106,7 +106,7 @@ pub(super) fn update(
     errors
 }
 
-/// Validates that the phase of a Namespace tells whether it is being deleted.
+/// Validates that the phase of a Namespace agrees with its deletion timestamp.
 fn namespace_phase(namespace: &Value, errors: &mut Vec<FieldError>) {
     let (expected, when) = match namespace.at("metadata").has("deletionTimestamp") {
         false => ("Active", "is empty"),
@@ -242,7 +242,7 @@ fn runtime_class(object: &Value, errors: &mut Vec<FieldError>) {
     unique_tolerations(&path.child("tolerations"), scheduling.list("tolerations"), errors);
 }
 
-/// Validates tolerations of which no two may have the same key, operator, value and effect.
+/// Validates tolerations, which must differ in key, operator, value or effect.
 fn unique_tolerations(path: &Path<'_>, tolerations: &[Value], errors: &mut Vec<FieldError>) {
     scheduling::tolerations(path, tolerations, errors);
     let key = |toleration: &Value| {

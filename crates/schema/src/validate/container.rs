@@ -127,7 +127,7 @@ pub(super) fn ephemeral_containers(
             errors.push(FieldError::not_found(path.child("targetContainerName"), target));
         }
         let detail = "cannot be set for an Ephemeral Container";
-        // An empty `resources` is a default.
+        // An empty `resources` is a default, and does not count as set.
         let is_set = |field: &str| {
             container.at(field).is_some_and(|value| value.as_object().is_none_or(|fields| !fields.is_empty()))
         };
@@ -179,7 +179,7 @@ fn restart_policy(path: &Path<'_>, container: &Value, errors: &mut Vec<FieldErro
 }
 
 const RESTART_RULES_MAX: usize = 20;
-/// The most exit codes of one rule: as many as there are failures.
+/// The most exit codes in one rule: all codes except 0.
 const EXIT_CODES_MAX: usize = 255;
 
 fn common(path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {

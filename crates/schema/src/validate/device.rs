@@ -89,7 +89,7 @@ fn claim(path: &Path<'_>, devices: Option<&Value>, errors: &mut Vec<FieldError>)
     configurations(&path.child("config"), devices.list("config"), errors);
 }
 
-/// The names by which constraints and configurations refer to the requests of a claim.
+/// Returns the names by which constraints and configurations refer to the requests of a claim.
 fn request_names(devices: Option<&Value>) -> Vec<String> {
     let mut names = Vec::new();
     for request in devices.list("requests") {
@@ -119,7 +119,7 @@ fn constraints(path: &Path<'_>, constraints: &[Value], known: &[String], errors:
     }
 }
 
-/// Validates the names of requests that a constraint or a configuration is about.
+/// Validates the references of a constraint or a configuration to requests.
 fn references(path: &Path<'_>, owner: &Value, known: &[String], errors: &mut Vec<FieldError>) {
     let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
     let names = owner.strs("requests");

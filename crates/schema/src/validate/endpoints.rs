@@ -94,7 +94,7 @@ fn slice(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         kind => supported(&Path::new("addressType"), kind, &["FQDN", "IPv4", "IPv6"], errors),
     }
     slice_ports(object, errors);
-    // Endpoints that an update does not change were valid when they were stored.
+    // Unchanged endpoints were valid when they were stored.
     if old.is_none_or(|old| old.at("endpoints") != object.at("endpoints")) {
         slice_endpoints(object, kind, errors);
     }
@@ -180,7 +180,7 @@ fn slice_address(list: &Path<'_>, at: &Path<'_>, kind: &str, text: &str, errors:
     }
 }
 
-/// Validates a domain name of at least two segments, with or without a dot at its end.
+/// Validates a domain name with at least two labels, with or without a trailing dot.
 fn fully_qualified(at: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     if text.is_empty() {
         errors.push(FieldError::required(at, ""));

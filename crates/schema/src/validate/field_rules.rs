@@ -8,7 +8,7 @@ use evenkeel_scalars::formats::parse_ip;
 use evenkeel_scalars::go_regex;
 
 pub(super) const IMMUTABLE: &str = "field is immutable";
-/// The path of a URL.
+/// The characters of a URL path.
 const HTTP_PATH: &str = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+";
 const NEGATIVE: &str = "must be greater than or equal to 0";
 

@@ -260,7 +260,8 @@ fn completion_mode(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// Validates an indexed job with a limit per index and so many completions that its status could get too large.
+/// Validates an indexed Job with a back-off limit per index and very many completions, whose status could become too
+/// large.
 fn many_completions(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     if !spec.has("maxFailedIndexes") {
         let detail = format!("must be specified when completions is above {COMPLETIONS_MANY}");

@@ -39,7 +39,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) ->
     errors
 }
 
-/// Validates the addresses at which an Ingress is reached.
+/// Validates the load balancer addresses of an Ingress.
 fn addresses(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let points = |ingress: &'_ Value| ingress.at("status").at("loadBalancer").list("ingress").to_vec();
     let path = Path::new("status");

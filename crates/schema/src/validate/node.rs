@@ -18,7 +18,7 @@ const FEATURE_MAX: usize = 253;
 
 pub(super) fn create(object: &Value, errors: &mut Vec<FieldError>) {
     let spec = object.at("spec");
-    // Kubernetes' errors for the taints of the spec have the path `metadata`.
+    // Kubernetes reports taints of the spec under the path `metadata`.
     let path = Path::new("metadata");
     scheduling::taints(&path.child("taints"), spec.list("taints"), errors);
     node_resources(object, errors);
@@ -54,13 +54,14 @@ fn node_resources(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Whether an address range is one of IPv4; `None` if it is malformed.
+/// Whether an address range is IPv4, or `None` if it is malformed.
 fn family(range: &str) -> Option<bool> {
     let (address, _) = range.split_once('/').filter(|_| formats::is_cidr(range))?;
     formats::parse_ip(address).map(|address| address.is_ipv4())
 }
 
-/// The address ranges of a node's pods. `podCIDR`, the field of old clients, decides if it is not the first of them.
+/// Returns the address ranges of a node's pods. If `podCIDR`, the field of old clients, differs from the first range,
+/// it takes precedence.
 fn pod_ranges(spec: Option<&Value>) -> Vec<String> {
     let mut ranges: Vec<String> = spec.strs("podCIDRs").into_iter().map(str::to_owned).collect();
     let first = spec.str("podCIDR");
@@ -70,7 +71,7 @@ fn pod_ranges(spec: Option<&Value>) -> Vec<String> {
     ranges
 }
 
-/// Validates an update of a Node or of its status: its pod CIDRs and provider id cannot change once they are set.
+/// Validates an update of a Node or of its status. The pod CIDRs and the provider id cannot change once they are set.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     node_resources(new, errors);
     features(new, errors);
@@ -114,7 +115,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     scheduling::taints(&Path::new("metadata").child("taints"), new.list("taints"), errors);
 }
 
-/// Validates where a node takes its configuration from, in the status (`observed`) or in the spec.
+/// Validates the source of a node's configuration, in the status (`observed`) or in the spec.
 fn config_source(path: &Path<'_>, source: &Value, observed: bool, errors: &mut Vec<FieldError>) {
     let Some(map) = source.at("configMap") else {
         let shown = internal_structs::bad_value("core.NodeConfigSource", Some(source));
@@ -143,7 +144,7 @@ fn config_source(path: &Path<'_>, source: &Value, observed: bool, errors: &mut V
     }
 }
 
-/// Validates the features that a node declares: sorted, each once.
+/// Validates the features that a node declares, which must be sorted and unique.
 fn features(object: &Value, errors: &mut Vec<FieldError>) {
     let path = Path::new("status");
     let path = path.child("declaredFeatures");

@@ -37,7 +37,7 @@ const SOURCES: [&str; 22] = [
     "csi",
 ];
 
-/// The references to Secrets of a CSI volume, in the order of their validation.
+/// The Secret references of a CSI volume, in the order in which they are validated.
 const CSI_SECRETS: [&str; 4] = [
     "controllerPublishSecretRef",
     "controllerExpandSecretRef",

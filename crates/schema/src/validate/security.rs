@@ -79,7 +79,7 @@ pub(super) fn pod(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     windows::options(&path.child("windowsOptions"), context.at("windowsOptions"), errors);
     app_armor(&path.child("appArmorProfile"), context.at("appArmorProfile"), errors);
     optional_one_of(context, path, "supplementalGroupsPolicy", &["Merge", "Strict"], errors);
-    // The other policy, MountOption, needs a feature gate that is off.
+    // The other policy, MountOption, needs a feature gate that is disabled by default.
     optional_one_of(context, path, "seLinuxChangePolicy", &["Recursive"], errors);
 }
 

@@ -46,7 +46,7 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     errors
 }
 
-/// Validates that the class of a load balancer stays as long as the Service has one.
+/// Validates that the load balancer class does not change while the Service has a load balancer.
 fn balancer_class(new: Option<&Value>, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let field = "loadBalancerClass";
     let both = [new, old].iter().all(|spec| spec.str("type") == "LoadBalancer");
@@ -353,7 +353,7 @@ fn balancer(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Validates an address range. Addresses with leading zeros and ranges that do not begin at their first address are refused.
+/// Validates an address range. Leading zeros, and bits beyond the prefix length, are refused.
 pub(super) fn cidr(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     let range = text.split_once('/').filter(|_| formats::is_cidr(text));
     let Some((address, length)) = range else {

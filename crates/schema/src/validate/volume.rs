@@ -335,8 +335,8 @@ pub(super) fn driver_name(path: &Path<'_>, name: &str, errors: &mut Vec<FieldErr
     super::field_rules::named(path, name, names::dns1123_subdomain(&name.to_lowercase()), errors);
 }
 
-/// The metadata of a template, except labels and annotations: the names of fields and, as errors show them, those of
-/// Kubernetes' struct.
+/// The metadata fields that a template must not set: the names of the fields, and the names of Kubernetes' struct that
+/// errors show.
 const TEMPLATE_META_FORBIDDEN: [(&str, &str); 13] = [
     ("name", "name"),
     ("generateName", "generateName"),
@@ -353,7 +353,7 @@ const TEMPLATE_META_FORBIDDEN: [(&str, &str); 13] = [
     ("managedFields", "managedFields"),
 ];
 
-/// Validates the metadata of a template, which may have labels and annotations only.
+/// Validates the metadata of a template, which may only have labels and annotations.
 fn template_meta(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
     object_meta::annotations(&path.child("annotations"), meta, errors);
     selector::validate_labels(&path.child("labels"), meta.at("labels").unwrap_or(&Value::Null), errors);

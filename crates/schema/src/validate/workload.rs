@@ -49,7 +49,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) ->
     errors
 }
 
-/// Validates that an update does not change a selector.
+/// Validates that an update does not change the selector.
 fn fixed_selector(path: &Path<'_>, new: Option<&Value>, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     if new != old {
         let shown = internal_structs::bad_value("*meta.LabelSelector", new);
@@ -369,7 +369,7 @@ fn status(kind: &str, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     collisions(&path.child("collisionCount"), status, old, errors);
 }
 
-/// The counts in the status of a DaemonSet.
+/// The counts in a DaemonSet's status.
 const DAEMON_COUNTS: [&str; 9] = [
     "currentNumberScheduled",
     "numberMisscheduled",
@@ -382,7 +382,7 @@ const DAEMON_COUNTS: [&str; 9] = [
     "collisionCount",
 ];
 
-/// Validates that the number of hash collisions does not shrink.
+/// Validates that the number of hash collisions does not decrease.
 fn collisions(path: &Path<'_>, status: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let count = status.int("collisionCount").unwrap_or_default();
     if old.at("status").int("collisionCount").is_some_and(|before| before > count) {

@@ -71,7 +71,7 @@ pub(super) fn find(
     params.iter().map(open).collect()
 }
 
-/// Converts the parameters of all policies, as far as a webhook has to do it: policies are evaluated without waiting.
+/// Converts the parameters of all policies that a webhook must convert, because policies are evaluated without waiting.
 pub(in crate::admission) async fn convert(ctx: &RequestContext<'_>, registered: &Registered) {
     let validating = registered.validating.iter().map(|hook| &hook.spec["paramKind"]);
     let mutating = registered.mutating.iter().map(|hook| &hook.spec["paramKind"]);
@@ -88,7 +88,7 @@ pub(in crate::admission) async fn convert(ctx: &RequestContext<'_>, registered: 
     }
 }
 
-/// The error for parameters whose conversion has to wait for a webhook.
+/// Returns the error for parameters that a webhook has not converted yet.
 fn unconverted(kind: &ResourceInfo, entry: &evenkeel_store::Entry<crate::Header>) -> String {
     let name = &entry.header.name;
     format!("the {} {name:?} is not converted to {} yet", kind.kind, kind.api_version())

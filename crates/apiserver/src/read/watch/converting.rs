@@ -1,6 +1,6 @@
 //! Objects that a webhook converts for a watch.
 //!
-//! As in Kubernetes, a watch stands still while an object cannot be converted, and loses no event.
+//! As in Kubernetes, a watch pauses while an object cannot be converted, and loses no event.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::{Header, ResourceInfo};
 
 /// How long a watch waits for the conversion of its initial state: as long as Kubernetes waits for its cache.
 const INITIAL_STATE_WITHIN: Duration = Duration::from_secs(3);
-/// When a failed conversion of an event is tried again: about as often as Kubernetes' cache does.
+/// The delay before a failed conversion of an event is retried: about as long as in Kubernetes' cache.
 const CONVERSION_RETRY: Duration = Duration::from_millis(200);
 
 /// An object of the initial state.
 pub(super) enum Shown {
-    /// An object that is converted when its event is sent, if at all.
+    /// An object that will be converted when its event is sent.
     Stored(Arc<Entry<Header>>),
-    /// An object that a webhook has converted.
+    /// An object that a webhook has already converted.
     Served(Served),
 }
 
-/// The initial state of a watch. If a webhook converts it, that happens before the watch begins.
+/// Returns the initial state of a watch. If a webhook converts it, that happens before the watch begins.
 pub(super) async fn initial_state(
     ctx: &RequestContext<'_>,
     selection: &Selection,
@@ -59,22 +59,22 @@ pub(super) async fn initial_state(
     }
 }
 
-/// The revision of the oldest object that is not converted.
+/// Returns the revision of the oldest object that is not converted yet.
 fn unconverted(info: &ResourceInfo, entries: &[Arc<Entry<Header>>]) -> Option<u64> {
     let missing = entries.iter().filter(|entry| matches!(served_now(info, entry), Ok(None)));
     missing.map(|entry| entry.revision).min()
 }
 
-/// A change that has to be converted.
+/// A change that must be converted.
 pub(super) struct Needed {
-    /// The previous state, if selectors have to see it.
+    /// The previous state, if selectors need it.
     pub(super) before: Option<Arc<Entry<Header>>>,
     /// Whether there was a previous state.
     pub(super) existed: bool,
     pub(super) after: Option<Arc<Entry<Header>>>,
 }
 
-/// A change that was converted.
+/// A converted change.
 pub(super) struct Converted {
     pub(super) before: Option<Served>,
     pub(super) existed: bool,
@@ -82,7 +82,7 @@ pub(super) struct Converted {
     pub(super) revision: u64,
 }
 
-/// Converts a change by a webhook; tries again until it succeeds. Meanwhile the watch stands still, as in Kubernetes.
+/// Converts a change by a webhook, and retries until that succeeds. The watch pauses meanwhile, as in Kubernetes.
 pub(super) async fn convert_change(
     converter: Converter,
     info: Arc<ResourceInfo>,

@@ -37,7 +37,7 @@ fn parameter_reference(reference: View<'_>) -> String {
     }
 }
 
-/// Prints a selector in Go's debug form, which Kubernetes shows in this column only.
+/// Prints a selector in Go's debug format, which Kubernetes shows only in this column.
 fn raw_selector(selector: View<'_>) -> String {
     let labels = selector.map("/matchLabels").into_iter().flatten();
     let labels: String = labels.map(|(key, value)| format!("{key}: {},", plain(value))).collect();

@@ -57,7 +57,7 @@ pub(super) struct Patch {
     /// Whether the value has floats without a fraction, such as `1e2`. Integer fields of built-in kinds
     /// refuse them.
     pub(super) has_whole_floats: bool,
-    /// The text of a patch with floats, in whose spelling errors quote them; otherwise empty.
+    /// The text of a patch that contains floats, which errors quote in their original spelling. Empty otherwise.
     text: Bytes,
 }
 
@@ -105,7 +105,8 @@ impl Patch {
         self
     }
 
-    /// The error for a result that Go cannot decode; `None` if it can. The error quotes numbers as the patch spells them.
+    /// Returns the error for a result that Go cannot decode, or `None`. The error quotes numbers as the patch spells
+    /// them.
     pub(super) fn undecodable(
         &self,
         ctx: &RequestContext<'_>,
@@ -171,7 +172,7 @@ impl Patch {
         }
     }
 
-    /// The text of the patched object, with its members in the order in which Kubernetes prints them.
+    /// Returns the text of the patched object, with its members in the order in which Kubernetes prints them.
     fn ordered(&self, ctx: &RequestContext<'_>, old: Option<&Value>, text: String) -> String {
         let Some(old) = old.filter(|_| !ctx.info.is_custom()) else { return text };
         let touched = match self.kind {
@@ -182,8 +183,8 @@ impl Patch {
     }
 }
 
-/// Whether valid JSON has a number with a fraction or an exponent. Strings, which often look like one (`10.0.0.1`), do
-/// not count.
+/// Whether valid JSON contains a number with a fraction or an exponent. Strings that look like one (`10.0.0.1`) do not
+/// count.
 fn has_floats(json: &[u8]) -> bool {
     let mut bytes = json.iter();
     let mut after_digit = false;

@@ -1,10 +1,10 @@
-//! A base for kustomize: the manifests in files by what they are for, and a component that watches the operator.
+//! Writes a base for kustomize: the manifests in files by purpose, and a component for monitoring.
 
 use serde_json::{Value, json};
 
 use super::{Files, Source};
 
-/// The files of the base, and the kinds of objects in each. The others are in the last file.
+/// The files of the base, with the kinds of objects in each. All other kinds are in the last file.
 const BASE: [(&str, &[&str]); 5] = [
     ("crds.yaml", &["CustomResourceDefinition"]),
     ("rbac.yaml", &["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]),
@@ -14,7 +14,7 @@ const BASE: [(&str, &[&str]); 5] = [
 ];
 const MONITORING: &[&str] = &["ServiceMonitor", "PrometheusRule", "ConfigMap"];
 
-/// The files of a base: `kustomize build` prints what `manifests` prints, and an overlay changes it.
+/// Returns the files of a base. `kustomize build` prints what `manifests` prints, and overlays can change it.
 pub(in crate::cli) fn kustomize(source: &Source<'_>) -> anyhow::Result<Files> {
     let manifests = source.replica.deployed(source.manifests.clone(), source.name).image(source.image);
     let manifests = match source.replicas {

@@ -1,5 +1,5 @@
-//! The chart is rendered by Helm, if there is one: `EVENKEEL_HELM` names it, or `helm` is in the PATH. CI sets the variable,
-//! so that the tests cannot be left out there.
+//! Tests that render the chart with Helm, named by `EVENKEEL_HELM` or found in the PATH. CI sets the variable, so that
+//! the tests cannot be skipped there.
 
 use std::path::PathBuf;
 use std::process::Command as Process;
@@ -17,7 +17,7 @@ async fn reconcile(_: Arc<ConfigMap>, _: Ctx) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// A definition with texts that YAML or Helm could take for something else.
+/// A CRD with texts that YAML or Helm could misread.
 fn crd() -> CustomResourceDefinition {
     let text = json!({
         "type": "string",
@@ -90,7 +90,7 @@ fn arguments(flags: &str) -> Arguments {
     Arguments::try_parse_from(line.split_whitespace()).unwrap()
 }
 
-/// Writes the chart or the base of an operator with these flags.
+/// Writes the chart or base of an operator with these flags.
 fn written(operator: Operator, flags: &str, folder: &Folder, form: &str) {
     let arguments = arguments(&format!("{flags} --{form} {}", folder.0.display()));
     let Some(Command::Manifests(wanted)) = &arguments.command else { panic!("{arguments:?}") };
@@ -106,7 +106,7 @@ fn printed(operator: Operator, flags: &str) -> Vec<Value> {
     sorted(serde_saphyr::from_multiple(&yaml).unwrap())
 }
 
-/// Writes whole numbers without a fraction, as Go does: `1.0` and `1` are the same number.
+/// Writes whole numbers without a fraction, as Go does, so that `1.0` and `1` are equal.
 fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
@@ -135,7 +135,7 @@ fn run(helm: &std::path::Path, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// The objects of the chart with these settings.
+/// Renders the chart with these values.
 fn rendered(helm: &std::path::Path, folder: &Folder, settings: &[&str]) -> Vec<Value> {
     let chart = folder.0.to_str().unwrap();
     let mut arguments = vec!["template", "any-release", chart, "--namespace", "ops"];
@@ -147,7 +147,7 @@ fn rendered(helm: &std::path::Path, folder: &Folder, settings: &[&str]) -> Vec<V
     sorted(serde_saphyr::from_multiple(&text).unwrap())
 }
 
-/// Compares object by object, so that a difference names its object.
+/// Compares the objects one by one, so that a failure names the object that differs.
 fn assert_same(rendered: &[Value], printed: &[Value], what: &str) {
     let names = |objects: &[Value]| objects.iter().map(super::identity).collect::<Vec<_>>();
     assert_eq!(names(rendered), names(printed), "{what}");
@@ -156,7 +156,7 @@ fn assert_same(rendered: &[Value], printed: &[Value], what: &str) {
     }
 }
 
-/// Removes what only the chart has: the annotation by which Helm keeps the definitions.
+/// Removes the annotation by which Helm keeps CRDs, which only the chart has.
 fn without_keep(mut objects: Vec<Value>) -> Vec<Value> {
     for object in objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition") {
         let metadata = object["metadata"].as_object_mut().unwrap();
@@ -169,7 +169,7 @@ fn without_keep(mut objects: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-/// Helm creates the namespace of a release itself.
+/// Removes the namespace, because Helm creates it itself.
 fn without_namespace(objects: Vec<Value>) -> Vec<Value> {
     objects.into_iter().filter(|object| object["kind"] != "Namespace").collect()
 }
@@ -219,7 +219,7 @@ async fn a_chart_with_webhooks_is_what_manifests_prints() {
     }
 }
 
-/// A value does what the flag of the same meaning does.
+/// Setting a value has the same effect as the flag with the same meaning.
 #[tokio::test]
 async fn a_setting_is_the_flag_of_the_same_meaning() {
     let Some(helm) = helm() else { return };

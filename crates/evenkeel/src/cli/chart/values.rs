@@ -1,24 +1,24 @@
-//! The settings of a chart: `values.yaml`, its schema, and what of the templates depends on them.
+//! The values of a chart: `values.yaml`, its schema, and the parts of the templates that depend on them.
 
 use serde_json::{Value, json};
 
 use super::Source;
 use crate::cli::replica::{Bind, Serves};
 
-/// Where certificates are mounted if the command line names no folder.
+/// Where certificates are mounted if the flags name no folder.
 const METRICS_FOLDER: &str = "/var/run/metrics-certificates";
 const WEBHOOKS_FOLDER: &str = "/var/run/webhook-certificates";
 
-/// The defaults of a chart.
+/// The default values of a chart.
 pub(super) struct Values<'a> {
     source: &'a Source<'a>,
     serves: Serves,
-    /// The port of the webhooks, if there are any.
+    /// The port of the webhooks, if the operator has any.
     webhooks: Option<u16>,
 }
 
 impl<'a> Values<'a> {
-    /// The defaults, with what the manifests say about the webhooks.
+    /// Collects the defaults, including what the manifests say about webhooks.
     pub(super) fn of(source: &'a Source<'a>, variants: &[Vec<Value>]) -> anyhow::Result<Self> {
         let deployment = variants.iter().flatten().find(|object| object["kind"] == "Deployment");
         let container = deployment.map(|it| &it["spec"]["template"]["spec"]["containers"][0]["ports"]);
@@ -98,7 +98,7 @@ impl<'a> Values<'a> {
         Ok(format!("{schema:#}\n"))
     }
 
-    /// Fills in what of the named templates depends on the webhooks.
+    /// Fills in the parts of the named templates that depend on webhooks.
     pub(super) fn helpers(&self, text: &str) -> String {
         let [args, ports, mounts, volumes] = match self.webhooks {
             Some(port) => self.webhook_helpers(port),
@@ -113,7 +113,7 @@ impl<'a> Values<'a> {
 
     fn webhook_helpers(&self, port: u16) -> [String; 4] {
         const ADDRESS: &str = "{{- $args = append $args (printf \"--webhook-bind-address=%s:%d\" .Values.webhooks.host (int .Values.webhooks.port)) -}}\n";
-        // The argument is there if the command line had it, or if the value was changed.
+        // The argument is present if the flags had it, or if the value was changed.
         let address = match self.source.replica.webhook_flags().0 {
             Some(_) => ADDRESS.to_owned(),
             None => format!(
@@ -144,7 +144,7 @@ pub(super) fn chart_yaml(source: &Source<'_>) -> anyhow::Result<String> {
     Ok(serde_saphyr::to_string(&chart)?)
 }
 
-/// The version of the chart: the operator's, if it is one that Helm accepts.
+/// Returns the version of the chart: the operator's version, if Helm accepts it.
 fn chart_version(version: &str) -> String {
     let core = version.split(['-', '+']).next().unwrap_or_default();
     let numbers: Vec<&str> = core.split('.').collect();
@@ -157,17 +157,17 @@ fn chart_version(version: &str) -> String {
     if semantic { version.to_owned() } else { "0.1.0".to_owned() }
 }
 
-/// The repository, tag and digest of an image.
+/// Splits an image into repository, tag and digest.
 fn image_parts(image: &str) -> (&str, &str, &str) {
     let (named, digest) = image.split_once('@').unwrap_or((image, ""));
-    // A colon before a slash is that of a registry's port.
+    // A colon before the last slash belongs to the registry's port.
     match named.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => (repository, tag, digest),
         _ => (named, "", digest),
     }
 }
 
-/// The host of an address as the command line has it: empty for every interface.
+/// Returns the host of an address in the form of the flags: empty for every interface.
 fn host(bind: Bind) -> String {
     let spelled = crate::cli::replica::spelled(bind);
     spelled.rsplit_once(':').map(|(host, _)| host.to_owned()).unwrap_or_default()

@@ -20,7 +20,7 @@ const ENV_FIELDS: [&str; 9] = [
 /// The fields that a downward API volume may show.
 pub(in crate::validate) const VOLUME_FIELDS: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-/// Fields of a pod that have a name in the downward API, but that nothing may show.
+/// Fields of a pod that have names in field paths, but cannot be used in the downward API.
 const OTHER_FIELDS: [&str; 3] = ["spec.restartPolicy", "spec.schedulerName", "status.phase"];
 const RESOURCE_FIELDS: [&str; 6] = [
     "limits.cpu",
@@ -125,7 +125,7 @@ pub(in crate::validate) fn field_ref(
         }
         return;
     }
-    // The field of old clients.
+    // Old clients use the former name of the field.
     let field = if text == "spec.host" { "spec.nodeName" } else { text };
     if ENV_FIELDS.contains(&field) || VOLUME_FIELDS.contains(&field) || OTHER_FIELDS.contains(&field) {
         supported(&at, field, fields, errors);

@@ -314,7 +314,7 @@ pub(super) fn parameters(path: &Path<'_>, parameters: Option<&Value>, errors: &m
     }
 }
 
-/// The value of a device in messages about a claim's status.
+/// Returns a device as messages about a claim's status show it.
 pub(super) fn shared_id(device: &Value) -> BadValue {
     let text = |field: &str| Value::from(device.str(field)).to_string();
     let [driver, pool, name, share] = ["driver", "pool", "device", "shareID"].map(text);

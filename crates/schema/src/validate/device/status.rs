@@ -75,7 +75,7 @@ fn devices(path: &Path<'_>, status: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Validates a UID in its usual spelling.
+/// Validates that a UID is in canonical form.
 fn uid(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     if !matches!(text.len(), 32 | 36 | 38 | 45) {
         let detail = format!("error validating uid: invalid UUID length: {}", text.len());
@@ -94,7 +94,7 @@ fn uid(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Validates an allocation that the claim did not have before. Once it is there, it cannot change.
+/// Validates a new allocation. An existing one cannot change.
 fn allocation(path: &Path<'_>, new: &Value, before: Option<&Value>, errors: &mut Vec<FieldError>) {
     let Some(allocation) = new.at("status").at("allocation") else { return };
     if let Some(before) = before.at("allocation") {

@@ -1,5 +1,5 @@
-//! Updates of a Job's status. A rule applies only if a field that it is about changed, so that what is already stored does not
-//! block other changes.
+//! Validates updates of a Job's status. A rule applies only if one of its fields has changed, so that an invalid stored
+//! status does not block other changes.
 
 use super::success_policy::{bounds, count_indexes};
 use crate::field::{BadValue, FieldError, Path};
@@ -25,7 +25,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     job.changes(errors);
 }
 
-/// Validates the uids of pods that ended and are not counted yet.
+/// Validates the uids of pods that have terminated and are not counted yet.
 fn uncounted(path: &Path<'_>, status: &Value, errors: &mut Vec<FieldError>) {
     let uncounted = status.at("uncountedTerminatedPods");
     let mut seen = Vec::new();
@@ -52,7 +52,7 @@ fn is_finished(status: &Value) -> bool {
     is_true(status, "Complete") || is_true(status, "Failed")
 }
 
-/// A Job whose status changes.
+/// A Job with a changed status.
 struct Job<'a> {
     spec: &'a Value,
     status: &'a Value,
@@ -77,12 +77,12 @@ impl Job<'_> {
         is_finished(self.status) != is_finished(self.before)
     }
 
-    /// An error about the conditions, which does not show them.
+    /// Adds an error about the conditions, which does not show their value.
     fn conflict(&self, detail: &str, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid(self.path.child("conditions"), BadValue::Omitted, detail));
     }
 
-    /// The value of a field that is a pointer, as messages print it.
+    /// Returns the value of a pointer field as messages print it.
     fn shown(&self, field: &str) -> BadValue {
         BadValue::Printed(self.status.at(field).unwrap_or(&Value::Null).to_string())
     }
@@ -273,7 +273,7 @@ impl Job<'_> {
     }
 }
 
-/// The first index that is in both lists. Intervals that cannot be parsed are skipped.
+/// Returns the first index that is in both lists. Intervals that cannot be parsed are skipped.
 fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
     let intervals = |text: &str| -> Vec<(i64, i64)> {
         text.split(',').filter_map(|interval| bounds(interval, completions).ok()).collect()

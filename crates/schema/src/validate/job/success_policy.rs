@@ -80,7 +80,7 @@ fn rule(path: &Path<'_>, completions: i64, rule: &Value, errors: &mut Vec<FieldE
     }
 }
 
-/// The number of indexes in a list of indexes and intervals, such as `0,2-4`.
+/// Counts the indexes in a list of indexes and intervals, such as `0,2-4`.
 pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     if text.is_empty() {
         return Ok(0);
@@ -97,7 +97,7 @@ pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String>
     Ok(total)
 }
 
-/// The first and last index of an interval, or twice the index.
+/// Returns the first and last index of an interval. For a single index, both are that index.
 pub(super) fn bounds(interval: &str, completions: i64) -> Result<(i64, i64), String> {
     let index = |text: &str| match text.parse::<i64>() {
         Err(_) => Err(format!("cannot convert string to integer for index: {}", go::quote(text))),

@@ -1,4 +1,4 @@
-//! Resizes of a pod, which change the cpu and memory of its containers and nothing else.
+//! Validates resizes of a pod, which may only change the cpu and memory of its containers.
 
 use crate::field::{FieldError, Path};
 use crate::json::{Map, Value};
@@ -112,7 +112,7 @@ fn pod_level(path: &Path<'_>, rest: &mut Value, old: &Value, errors: &mut Vec<Fi
     }
 }
 
-/// Sets cpu and memory in the `resources` of a pod spec or container to their old amounts.
+/// Resets cpu and memory in the `resources` of a pod spec or container to their old amounts.
 fn restore(owner: &mut Value, old: Option<&Value>) {
     let Some(fields) = owner.as_object_mut() else { return };
     let mut resources = fields.remove("resources").unwrap_or_else(|| Value::Object(Map::new()));
@@ -140,7 +140,7 @@ fn only_cpu_and_memory(path: &Path<'_>, rest: &mut Value, old: &Value, errors: &
         for (index, (container, before)) in containers.zip(old.list(list)).enumerate() {
             let changed = container != before;
             restore(container, before.at("resources"));
-            // A resize keeps no claims of a container, so that one with claims cannot be resized.
+            // A resize drops the claims of a container, so a container with claims cannot be resized.
             if let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) {
                 resources.remove("claims");
             }

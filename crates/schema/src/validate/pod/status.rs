@@ -16,7 +16,7 @@ const TERMINATED: &str = "may not be transitioned to non-terminated state";
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 const HEALTH: [&str; 3] = ["Healthy", "Unhealthy", "Unknown"];
 const HEALTH_MESSAGE_MAX: usize = 1024;
-/// The lists of container statuses, with the list of containers in the spec that each is about.
+/// The lists of container statuses, each with the matching list of containers in the spec.
 const STATUS_LISTS: [(&str, &str); 3] = [
     ("containerStatuses", "containers"),
     ("initContainerStatuses", "initContainers"),
@@ -85,7 +85,7 @@ fn nominated_node(
     }
 }
 
-/// Whether the container may run again after it ended with this exit code. Ephemeral containers may not.
+/// Whether the container may run again after exiting with this code. Ephemeral containers may not.
 fn may_restart(spec: Option<&Value>, list: &str, name: &str, code: i64) -> bool {
     if list == "ephemeralContainers" {
         return false;
@@ -192,7 +192,7 @@ fn extended_claim(path: &Path<'_>, claim: &Value, spec: Option<&Value>, errors: 
     }
 }
 
-/// Validates the addresses of a pod or of its host: new ones must be valid, and two must be of different families.
+/// Validates the addresses of a pod or its host: new addresses must be valid, and two must be of different families.
 fn addresses(
     path: &Path<'_>,
     status: &Value,

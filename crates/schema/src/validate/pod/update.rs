@@ -1,4 +1,4 @@
-//! Updates of a pod. Few fields of its spec can change.
+//! Validates updates of a pod. Few fields of its spec can change.
 
 use evenkeel_scalars::go;
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::read::Read;
 
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-/// The annotation of a pod that a node runs from a file.
+/// The annotation of a static pod, which a node runs from a file.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
@@ -84,7 +84,7 @@ fn images(path: &Path<'_>, containers: &[Value], errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Validates a change of the deadline. Returns whether validation goes on.
+/// Validates a change of the active deadline. Returns whether validation continues.
 fn deadline(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Vec<FieldError>) -> bool {
     let field = "activeDeadlineSeconds";
     match (new.int(field), old.int(field)) {
@@ -142,7 +142,7 @@ fn restore(spec: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// The new spec with the old values of all fields that may change.
+/// Returns the new spec with the old values of all fields that may change.
 fn with_old_values(new: &Value, old: &Value) -> Value {
     let mut spec = new.clone();
     for list in ["containers", "initContainers"] {
@@ -161,7 +161,7 @@ fn with_old_values(new: &Value, old: &Value) -> Value {
     spec
 }
 
-/// Validates what may change before a pod is scheduled, and restores it in `munged`.
+/// Validates the changes that are allowed before a pod is scheduled, and reverts them in `munged`.
 fn gated(path: &Path<'_>, munged: &mut Value, old: &Value, errors: &mut Vec<FieldError>) {
     let selector = |spec: &Value| spec.map("nodeSelector").cloned().unwrap_or_default();
     let (selected, before) = (selector(munged), selector(old));
@@ -195,7 +195,7 @@ fn restore_affinity(munged: &mut Value, old: &Value, old_affinity: Option<Value>
     }
 }
 
-/// Validates a change of the node affinity, which may only become narrower.
+/// Validates a change of the node affinity, which may only become stricter.
 fn node_affinity(path: &Path<'_>, new: Option<&Value>, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let (terms, before) =
         (new.at(REQUIRED).list("nodeSelectorTerms"), old.at(REQUIRED).list("nodeSelectorTerms"));
@@ -226,7 +226,7 @@ fn only_additions(new: &Value, old: &Value) -> bool {
     lists.iter().all(|list| new.list(list).starts_with(old.list(list)))
 }
 
-/// Validates the changes of the ephemeral containers, which can neither change nor go away.
+/// Validates the ephemeral containers. Existing ones can neither change nor be removed.
 pub(super) fn ephemeral_containers(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let path = Path::new("spec");
     let path = path.child("ephemeralContainers");

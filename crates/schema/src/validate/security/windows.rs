@@ -8,9 +8,9 @@ use crate::names;
 use crate::read::Read;
 use crate::validate::field_rules::named;
 
-/// The longest credential spec, in KiB. A longer one does not fit into the registry of Windows.
+/// The largest credential spec, in KiB, which must fit into the Windows registry.
 const CREDENTIAL_SPEC_KIB_MAX: usize = 64;
-/// The longest domain of a user name, plus one.
+/// The limit on the length of a user name's domain, exclusive.
 const DOMAIN_LIMIT: usize = 256;
 /// The longest user name without its domain.
 const USER_MAX: usize = 104;
@@ -42,7 +42,7 @@ pub(super) fn options(path: &Path<'_>, options: Option<&Value>, errors: &mut Vec
     }
 }
 
-/// What is wrong with a user name, with or without a domain before a backslash.
+/// Returns the problems of a user name, which may have a domain before a backslash.
 fn user_name(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["runAsUserName cannot be an empty string".to_owned()];

@@ -1,4 +1,4 @@
-//! Volume sources whose drivers have left Kubernetes. They are still part of the API.
+//! Volume sources whose drivers were removed from Kubernetes. They are still part of the API.
 
 use evenkeel_scalars::go_regex;
 
@@ -16,7 +16,8 @@ const BLOB_URI: &str = "https://{account-name}.blob.core.windows.net/{container-
 const DISK_URI: &str =
     "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
 
-/// Validates a volume source by its name. The sources of PersistentVolumes (`persistent`) refer to Secrets of any namespace.
+/// Validates a volume source by its name. In PersistentVolumes (`persistent`), sources may refer to Secrets in any
+/// namespace.
 pub(in crate::validate) fn check(
     path: &Path<'_>,
     name: &str,
@@ -45,7 +46,7 @@ pub(in crate::validate) fn check(
     }
 }
 
-/// Validates the sources that only have required fields.
+/// Validates sources that only have required fields.
 fn fields(path: &Path<'_>, name: &str, source: &Value, errors: &mut Vec<FieldError>) {
     if matches!(name, "rbd" | "cephfs") && source.list("monitors").is_empty() {
         errors.push(FieldError::required(path.child("monitors"), ""));

@@ -115,20 +115,61 @@ fn other_code_is_quoted() {
     }
 }
 
-/// Every file and folder of a crate that the guide for contributors and the map name exists.
+/// Every file and folder that the guide for contributors and the map name exists. A path that is not given from the root
+/// is the end of one.
 #[test]
 fn every_named_path_exists() {
+    let files = files();
     for page in ["CONTRIBUTING.md", "ARCHITECTURE.md"] {
         let text = read(&root().join(page));
         let named = text.split('`').skip(1).step_by(2).flat_map(alternatives);
-        let paths: Vec<String> =
-            named.filter(|path| path.starts_with("crates/") && !path.contains("NAME")).collect();
+        let paths: Vec<String> = named.filter(|name| is_path(name) && !name.contains("NAME")).collect();
         assert!(paths.len() > 20, "{page}: {paths:?}");
         for path in paths {
-            let there = root().join(&path).exists() || root().join(format!("{path}.rs")).exists();
+            let from_root = root().join(&path).exists() || root().join(format!("{path}.rs")).exists();
+            let end = format!("/{path}");
+            let there =
+                from_root || !path.starts_with("crates/") && files.iter().any(|file| file.ends_with(&end));
             assert!(there, "{page} names {path}, which does not exist");
         }
     }
+}
+
+/// Whether a name in a page is the path of a folder at the root, or of a source file.
+fn is_path(name: &str) -> bool {
+    let folders = ["crates/", "docs/", "examples/", "fuzz/", "tests/", ".ci/"];
+    let sources = [".rs", ".sh", ".py"];
+    let plain = !name.contains([' ', '*', '(', ':']);
+    plain && (folders.iter().any(|it| name.starts_with(it)) || sources.iter().any(|it| name.ends_with(it)))
+}
+
+/// The paths of all files of the repository, each with a slash at its start.
+fn files() -> Vec<String> {
+    let mut folders = vec![root()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            match path.is_dir() {
+                true if path.ends_with("target") || path.ends_with(".git") => {}
+                true => folders.push(path),
+                false => files.extend(path.strip_prefix(root()).ok().map(|it| format!("/{}", it.display()))),
+            }
+        }
+    }
+    files
+}
+
+/// The guide for contributors answers at least twenty tasks, each once.
+#[test]
+fn the_guide_names_the_files_of_twenty_tasks() {
+    let text = read(&root().join("CONTRIBUTING.md"));
+    let section = text.split("## Where to change what\n").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let rows = section.into_iter().flat_map(str::lines).filter_map(|line| line.strip_prefix("| "));
+    let tasks: Vec<&str> = rows.filter_map(|row| row.split(" |").next()).filter(|it| *it != "task").collect();
+    let different: BTreeSet<&str> = tasks.iter().copied().collect();
+    assert!(tasks.len() >= 20, "{tasks:#?}");
+    assert_eq!(tasks.len(), different.len(), "a task stands there twice: {tasks:#?}");
 }
 
 /// The paths that `a/{b,c}.rs` stands for.

@@ -39,6 +39,11 @@ features:
 parity *ARGS:
     cargo run -p evenkeel-parity --bin parity -- {{ARGS}}
 
+# Send generated requests to kube-apiserver and to `evenkeel up`, and count the answers that differ; `--show 3` shows some.
+differential *ARGS:
+    cargo build -p evenkeel-cli
+    tests/real/differential.py {{ARGS}}
+
 # Write down what still differs: crates/parity/gaps.
 gaps:
     cargo run -p evenkeel-parity --bin parity -- --write-gaps

@@ -2,9 +2,11 @@
 
 pub mod admission;
 pub mod api_resources;
+pub mod certificate_request;
 pub mod cron;
 pub mod defaults;
 pub mod depth;
+pub mod empties;
 pub mod empty_lists;
 pub mod field;
 pub mod fieldset;

@@ -132,7 +132,7 @@ fn update(
         ("apiextensions.k8s.io", "CustomResourceDefinition") if subresource.is_empty() => {
             crate::structural::definition::validate(new, Some(old))
         }
-        ("apiextensions.k8s.io", _) => object_meta::update(new, old),
+        ("apiextensions.k8s.io", _) => crate::structural::definition::validate_status(new, old),
         ("", "Endpoints") | ("discovery.k8s.io", "EndpointSlice") => endpoints::update(kind, new, old),
         ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy") => {
             networking::update(kind, new, old, subresource)

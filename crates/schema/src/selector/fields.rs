@@ -28,7 +28,11 @@ impl FieldSelector {
         for term in terms.into_iter().filter(|term| !term.is_empty()) {
             let (field, equals, value) = split_term(term)
                 .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
-            requirements.push(FieldRequirement { field: field.to_owned(), equals, value: unescape(value)? });
+            let value = unescape(value)?;
+            // A term of nothing but an operator matches everything.
+            if !field.is_empty() || !value.is_empty() {
+                requirements.push(FieldRequirement { field: field.to_owned(), equals, value });
+            }
         }
         Ok(FieldSelector { requirements })
     }
@@ -139,6 +143,9 @@ mod tests {
 
     #[test]
     fn parses_and_matches() {
+        for everything in ["=", "==", "!=", "=,"] {
+            assert!(FieldSelector::parse(everything).expect("well-formed").is_everything(), "{everything}");
+        }
         let selector = FieldSelector::parse("metadata.name=a,status.phase!=Running,").expect("well-formed");
         assert_eq!(selector.exact("metadata.name"), Some("a"));
         assert_eq!(selector.exact("status.phase"), None);

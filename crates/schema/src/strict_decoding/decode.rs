@@ -95,6 +95,8 @@ struct Walk<'s> {
     structs: Vec<Cow<'s, str>>,
     /// Whether to build the tree; otherwise only the errors are wanted.
     builds: bool,
+    /// Whether the current value is read by a decoder of its own, which is not strict.
+    lax: bool,
 }
 
 impl Walk<'_> {
@@ -140,6 +142,9 @@ impl Walk<'_> {
     }
 
     fn strict(&mut self, what: &str, key: &str) {
+        if self.lax {
+            return;
+        }
         let path = self.whole_path();
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         self.findings.add(format!("{what} field {}", go::quote(&path)));
@@ -199,12 +204,81 @@ struct Seed<'s, 'w> {
     walk: &'w mut Walk<'s>,
 }
 
+/// The struct that describes a schema of a definition.
+pub(super) const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+
+impl Seed<'_, '_> {
+    /// Decodes a value by another schema as a type with its own decoder does: not strictly, and an error ends everything.
+    fn nested<T>(self, schema: &'static Schema, decode: impl FnOnce(Seed<'_, '_>) -> T) -> T {
+        let Self { steps, walk, .. } = self;
+        let (was_lax, saved) = (std::mem::replace(&mut walk.lax, true), walk.saved.take());
+        let decoded = decode(Seed { schema, steps, walk: &mut *walk });
+        if let Some(Refusal { text, float }) = walk.saved.take() {
+            walk.fatal.get_or_insert(Refusal { text, float });
+        }
+        (walk.lax, walk.saved) = (was_lax, saved);
+        decoded
+    }
+}
+
+/// Decodes a schema, a list of schemas, or any value that is neither.
+struct SchemaOr<'s, 'w>(Seed<'s, 'w>);
+
+impl<'de> Visitor<'de> for SchemaOr<'_, '_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(self.0.walk.leaf(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(self.0.walk.leaf(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(self.0.walk.leaf(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(self.0.walk.leaf(float(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(self.0.walk.leaf(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let Seed { schema, steps, walk } = self.0;
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Seed { schema, steps, walk: &mut *walk })? {
+            list.push(item);
+        }
+        Ok(walk.leaf(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Value, A::Error> {
+        self.0.visit_map(members)
+    }
+}
+
 impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match go_type::custom(self.schema) {
             Some(Custom::Raw) => Free(self.walk.builds).deserialize(deserializer),
+            Some(Custom::SchemaOr) => match crate::types::builtin_type(SCHEMA) {
+                Some(schema) => self.nested(schema, |seed| deserializer.deserialize_any(SchemaOr(seed))),
+                None => Free(self.walk.builds).deserialize(deserializer),
+            },
             Some(Custom::Quantity) => {
                 let text = Box::<RawValue>::deserialize(deserializer)?;
                 let value = quantity(text.get()).map_err(D::Error::custom)?;
@@ -452,7 +526,7 @@ fn check_custom(custom: Custom, value: &Value, walk: &mut Walk<'_>) {
                 other => walk.refuse(walk.type_error(crate::json::go_kind(other), "string")),
             }
         }
-        Custom::Raw => {}
+        Custom::Raw | Custom::SchemaOr => {}
     }
 }
 

@@ -1,11 +1,11 @@
 //! A fast check that an object has no decoding errors, which is true for nearly all. It needs no paths and no copies.
 
-use super::decode::first_bad_base64;
+use super::decode::{SCHEMA, first_bad_base64};
 use super::go_type::{self, Custom};
 use crate::json::{Map, Value};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
-use crate::types::{Schema, Type};
+use crate::types::{self, Schema, Type};
 
 /// Whether [`decode_value`](super::decode_value) and [`convert`](super::convert) find no errors in a value of a built-in
 /// kind. `known` is a value without errors: parts equal to its own are skipped. The result may be false for a value without
@@ -80,9 +80,17 @@ fn fits_fields(schema: &Schema, map: &Map<String, Value>, known: Option<&Value>)
     })
 }
 
+/// Whether a value is a schema of a definition.
+fn fits_schema(value: &Value) -> bool {
+    types::builtin_type(SCHEMA).is_some_and(|schema| fits(schema, value, None))
+}
+
 fn fits_custom(custom: Custom, value: &Value) -> bool {
     match (custom, value) {
         (Custom::Raw, _) | (Custom::IntOrString, Value::String(_)) => true,
+        (Custom::SchemaOr, Value::Object(_)) => fits_schema(value),
+        (Custom::SchemaOr, Value::Array(items)) => items.iter().all(fits_schema),
+        (Custom::SchemaOr, _) => true,
         (Custom::IntOrString, Value::Number(number)) => {
             number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
         }

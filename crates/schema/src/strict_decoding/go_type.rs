@@ -64,6 +64,8 @@ pub(super) enum Custom {
     IntOrString,
     Time,
     MicroTime,
+    /// A schema of a definition, or something else.
+    SchemaOr,
     /// Arbitrary JSON.
     Raw,
 }
@@ -76,9 +78,8 @@ pub(super) fn custom(schema: &Schema) -> Option<Custom> {
         "Time" => Custom::Time,
         "MicroTime" => Custom::MicroTime,
         "RawExtension" | "FieldsV1" => Custom::Raw,
-        "JSON" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrStringArray" => {
-            Custom::Raw
-        }
+        "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" => Custom::SchemaOr,
+        "JSON" | "JSONSchemaPropsOrStringArray" => Custom::Raw,
         _ => return None,
     })
 }

@@ -216,3 +216,33 @@ fn a_quantity_keeps_the_format_of_its_number() {
         .map(|name| crate::quantity::Quantity::from_json(&hard[name]).unwrap().to_string());
     assert_eq!(printed, ["1e3", "1500e-3", "1k"]);
 }
+
+/// Schemas in `items` and `additionalProperties` have a decoder of their own: it checks types, ends at the first error, and
+/// is not strict.
+#[test]
+fn schemas_within_schemas_are_decoded_by_their_own_decoder() {
+    let schema = builtin("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
+    let of = |field: &str| {
+        let text = format!(
+            r#"{{"spec": {{"group": 5, "versions": [{{"schema": {{"openAPIV3Schema": {{"properties": {{"a": {field}}}}}}}}}]}}}}"#
+        );
+        let (tree, found) = decode(schema, "CustomResourceDefinition", text.as_bytes()).unwrap();
+        (tree.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/a").unwrap().clone(), found)
+    };
+    for (field, end) in [
+        (r#"{"items": {"items": {"type": 5}}}"#, "items.items.type of type string"),
+        (r#"{"items": [{"maxLength": "x"}]}"#, "items.maxLength of type int64"),
+        (r#"{"additionalProperties": {"type": {}}}"#, "additionalProperties.type of type string"),
+    ] {
+        let refusal = of(field).1.refusal.unwrap();
+        let start = "json: cannot unmarshal ";
+        let place = "into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties.";
+        assert!(refusal.starts_with(start) && refusal.contains(place) && refusal.ends_with(end), "{refusal}");
+    }
+    let lax = r#"{"items": {"bogus": 1, "type": "string"}, "additionalProperties": true}"#;
+    let (tree, found) = of(lax);
+    assert_eq!(tree["items"]["type"], "string");
+    assert_eq!(tree["additionalProperties"], true);
+    assert_eq!(found.strict, Vec::<String>::new());
+    assert_eq!(of(r#"{"bogus": 1}"#).1.strict.len(), 1);
+}

@@ -91,6 +91,14 @@ pub fn validate(definition: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
+/// Validates an update of a definition's status.
+pub fn validate_status(definition: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = object_meta::update(definition, old);
+    let accepted = definition.at("status").at("acceptedNames").unwrap_or(&Value::Null);
+    check_names(&Path::new("status").child("acceptedNames"), accepted, &mut errors);
+    errors
+}
+
 /// Validates a schema at `path`.
 pub(super) fn schema_errors(path: &Path<'_>, schema: &Value, rules: RuleChecks) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -98,12 +106,16 @@ pub(super) fn schema_errors(path: &Path<'_>, schema: &Value, rules: RuleChecks) 
     if structural {
         errors = invariants::validate(path, schema);
         if errors.is_empty() {
-            errors = defaults::validate(path, schema);
+            errors = defaults::validate(path, schema, rules != RuleChecks::None);
         }
     }
     // CEL rules are checked only if the schema is structural and has no other errors.
     let rules = if structural && errors.is_empty() { rules } else { RuleChecks::None };
     errors.extend(keywords::validate(path, schema, rules));
+    if errors.is_empty() && !structural {
+        // All other keywords that make a schema not structural have been reported.
+        errors.push(FieldError::invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"));
+    }
     errors
 }
 

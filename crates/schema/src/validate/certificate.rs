@@ -2,6 +2,7 @@
 
 use base64::Engine;
 
+use crate::certificate_request::CertificateRequest;
 use crate::field::{FieldError, Path};
 use crate::internal_structs;
 use crate::json::Value;
@@ -47,9 +48,8 @@ pub(super) fn create(object: &Value) -> Vec<FieldError> {
 fn request(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = object.at("spec").unwrap_or(&Value::Null);
     let path = Path::new("spec");
-    if !is_request(spec.str("request")) {
+    if let Err(detail) = CertificateRequest::from_field(spec.str("request")) {
         let shown = spec.at("request").cloned().unwrap_or(Value::Null);
-        let detail = "PEM block type must be CERTIFICATE REQUEST";
         errors.push(FieldError::invalid(path.child("request"), shown, detail));
     }
     usages(&path.child("usages"), &spec.strs("usages"), errors);
@@ -65,14 +65,6 @@ fn request(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     if let Some(why) = certificate_error(certificate).filter(|_| !unchanged) {
         errors.push(FieldError::invalid(path.child("certificate"), "<certificate data>", why));
     }
-}
-
-/// Whether the bytes begin with a PEM block of the right type. Its content is not checked.
-fn is_request(encoded: &str) -> bool {
-    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap_or_default();
-    let text = String::from_utf8_lossy(&decoded);
-    let first = text.split_once("-----BEGIN ").and_then(|(_, rest)| rest.split_once("-----"));
-    first.is_some_and(|(kind, _)| kind == "CERTIFICATE REQUEST")
 }
 
 fn usages(path: &Path<'_>, usages: &[&str], errors: &mut Vec<FieldError>) {

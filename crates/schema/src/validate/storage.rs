@@ -152,7 +152,9 @@ fn topologies(terms: &[Value], errors: &mut Vec<FieldError>) {
             named(&path.child("key"), key, names::qualified_name(key), errors);
         }
         let same = |other: &&Value| other.list("matchLabelExpressions") == term.list("matchLabelExpressions");
-        for _ in terms[..index].iter().filter(same) {
+        // Kubernetes compares a term also with as many empty ones as there are terms.
+        let empty = if term.list("matchLabelExpressions").is_empty() { terms.len() } else { 0 };
+        for _ in 0..terms[..index].iter().filter(same).count() + empty {
             errors.push(FieldError::duplicate(expressions, ""));
         }
     }

@@ -1,5 +1,9 @@
 //! The status of a ResourceClaim: its allocation, its users and its devices.
 
+use std::net::IpAddr;
+
+use evenkeel_scalars::formats;
+
 use super::super::conditions;
 use super::super::field_rules::{label, required};
 use super::super::volume;
@@ -10,6 +14,9 @@ use crate::read::Read;
 
 const USERS_MAX: usize = 256;
 const CONDITIONS_MAX: usize = 8;
+const INTERFACE_NAME_MAX: usize = 256;
+const HARDWARE_ADDRESS_MAX: usize = 128;
+const ADDRESSES_MAX: usize = 16;
 const USER_FIELDS: [&str; 3] = ["resource", "name", "uid"];
 
 /// Validates the new status of a claim.
@@ -72,6 +79,51 @@ fn devices(path: &Path<'_>, status: &Value, errors: &mut Vec<FieldError>) {
         if device.has("data") {
             slice::parameters(&at.child("data"), device.at("data"), errors);
         }
+        network(&at.child("networkData"), device.at("networkData"), errors);
+    }
+}
+
+/// Validates what a driver reports of a network device.
+fn network(path: &Path<'_>, data: Option<&Value>, errors: &mut Vec<FieldError>) {
+    for (field, max) in [("interfaceName", INTERFACE_NAME_MAX), ("hardwareAddress", HARDWARE_ADDRESS_MAX)] {
+        if data.str(field).len() > max {
+            errors.push(FieldError::too_long(path.child(field), max));
+        }
+    }
+    let (list, addresses) = (path.child("ips"), data.strs("ips"));
+    if addresses.len() > ADDRESSES_MAX {
+        errors.push(FieldError::too_many(list, addresses.len(), ADDRESSES_MAX));
+    }
+    for (index, address) in addresses.iter().enumerate() {
+        let at = list.index(index);
+        interface_address(&at, address, errors);
+        if addresses[..index].contains(address) {
+            errors.push(FieldError::duplicate(at, *address));
+        }
+    }
+}
+
+/// Validates an address with the length of its prefix, which must be written as Go prints it.
+fn interface_address(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
+    let parts = text.split_once('/').filter(|_| formats::is_cidr(text));
+    let Some((Some(address), bits)) = parts.map(|(ip, bits)| (formats::parse_ip(ip), bits)) else {
+        let detail = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
+        errors.push(FieldError::invalid(path, text, detail));
+        return;
+    };
+    let bits: u32 = bits.parse().unwrap_or_default();
+    let mapped = match address {
+        IpAddr::V6(address) => address.to_ipv4_mapped(),
+        IpAddr::V4(_) => None,
+    };
+    let canonical = match mapped {
+        Some(address) if bits > u32::BITS => format!("{address}/{}", bits - (u128::BITS - u32::BITS)),
+        Some(address) => format!("{address}/{bits}"),
+        None => format!("{address}/{bits}"),
+    };
+    if text != canonical {
+        let detail = format!("must be in canonical form ({canonical:?})");
+        errors.push(FieldError::invalid(path, text, detail));
     }
 }
 
@@ -140,5 +192,43 @@ fn allocation(path: &Path<'_>, new: &Value, before: Option<&Value>, errors: &mut
         if !config.has("opaque") {
             errors.push(FieldError::required(at.child("opaque"), ""));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(data: Value) -> Vec<String> {
+        let mut errors = Vec::new();
+        network(&Path::new("networkData"), Some(&data), &mut errors);
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn addresses_of_network_devices_are_canonical_and_unique() {
+        assert_eq!(
+            of(json!({"ips": ["10.9.8.7/24", "2001:db8::1/64"], "interfaceName": "eth0"})),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            of(json!({"ips": ["x", "10.9.8.07/24", "2001:DB8::1/64", "10.9.8.7/24", "10.9.8.7/24"]})),
+            [
+                "networkData.ips[0]: Invalid value: \"x\": must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)",
+                "networkData.ips[1]: Invalid value: \"10.9.8.07/24\": must be in canonical form (\"10.9.8.7/24\")",
+                "networkData.ips[2]: Invalid value: \"2001:DB8::1/64\": must be in canonical form (\"2001:db8::1/64\")",
+                "networkData.ips[4]: Duplicate value: \"10.9.8.7/24\"",
+            ]
+        );
+        let long = json!({"interfaceName": "x".repeat(257), "hardwareAddress": "x".repeat(129)});
+        assert_eq!(
+            of(long),
+            [
+                "networkData.interfaceName: Too long: may not be more than 256 bytes",
+                "networkData.hardwareAddress: Too long: may not be more than 128 bytes",
+            ]
+        );
     }
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod admission_policy;
+mod certificates;
 mod default_ingress_class;
 mod escalation;
 mod limit_range;
@@ -40,7 +41,7 @@ enum Step {
 }
 
 /// The steps of the chain, in order.
-static CHAIN: [Step; 18] = [
+static CHAIN: [Step; 21] = [
     Step::Plugin(&namespace_lifecycle::NamespaceLifecycle),
     Step::Plugin(&limit_range::LimitRanger),
     Step::Plugin(&pod::ServiceAccount),
@@ -52,6 +53,9 @@ static CHAIN: [Step; 18] = [
     Step::Plugin(&storage::InUseProtection),
     Step::Plugin(&storage::Resize),
     Step::Plugin(&runtime_class::RuntimeClass),
+    Step::Plugin(&certificates::Approval),
+    Step::Plugin(&certificates::Signing),
+    Step::Plugin(&certificates::SubjectRestriction),
     Step::Plugin(&default_ingress_class::DefaultIngressClass),
     Step::Plugin(&admission_policy::MutatingPolicies),
     Step::Plugin(&escalation::Escalation),

@@ -9,7 +9,7 @@ use crate::allocate::Reservation;
 use crate::context::RequestContext;
 use crate::status::{Result, Status};
 use crate::storage::{CheckedObject, ManagedFields, StorableObject};
-use crate::{Header, conversion, storage};
+use crate::{Header, conversion, reports, storage};
 
 /// How often a write that lost a race is retried.
 pub(crate) const RETRIES_MAX: usize = 16;
@@ -104,6 +104,8 @@ pub(crate) async fn follow_up(ctx: &RequestContext<'_>, key: &str, written: &Wri
         ctx.services.definitions.follow_instance(&custom.definition, written).await?;
     } else if ctx.info.strategy.declares_resources {
         ctx.services.definitions.follow(key).await?;
+    } else if let Some(report) = ctx.info.strategy.report {
+        reports::follow(&ctx.services.store, &ctx.services.env, report, key).await?;
     } else if ctx.info.strategy.allocates_addresses
         && written.entry.is_none()
         && let Some(before) = &written.before

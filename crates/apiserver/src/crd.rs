@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};
 use crate::storage::StorableObject;
-use crate::{Header, Registry, storage};
+use crate::{Header, Registry, own_status, storage};
 use terminate::End;
 
 /// The finalizer that keeps a CRD until all its custom resources are deleted.
@@ -146,8 +146,12 @@ async fn advance(definitions: &Definitions, key: &str) -> Result<Names> {
         };
     }
     let mut definition = parse(&entry)?;
-    let before = definition["status"]["acceptedNames"].clone();
+    let status = definition["status"].clone();
+    let before = status["acceptedNames"].clone();
     names::accept(definitions, &mut definition);
+    if definition["status"] != status {
+        own_status::record(&mut definition, &status, definitions.env.now());
+    }
     let Some(storable) = storable(&entry, &mut definition) else {
         serve(definitions, &entry);
         return Ok(Names::Kept);

@@ -269,11 +269,7 @@ fn mismatch(
     }
     let known = api_resources::by_kind(group, version, kind).is_some() || is_retired(group, version, kind);
     let why = if !known {
-        format!(
-            "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-            quote(kind),
-            quote(api_version)
-        )
+        not_registered(kind, api_version)
     } else if kind != expected.kind {
         let (from, to) = (version, go_package(expected.group));
         format!("converting ({from}.{kind}) to ({to}.{}): unknown conversion", expected.kind)
@@ -285,6 +281,14 @@ fn mismatch(
     let version = quote(version);
     let as_kind = expected.kind;
     Err(Status::bad_request(format!("{kind} in version {version} cannot be handled as a {as_kind}: {why}")))
+}
+
+/// The error for a kind that Kubernetes does not know.
+pub(crate) fn not_registered(kind: &str, api_version: &str) -> String {
+    let (kind, version) = (quote(kind), quote(api_version));
+    format!(
+        "no kind {kind} is registered for version {version} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+    )
 }
 
 /// Versions that Kubernetes can still decode but no longer serves, with their kinds.

@@ -6,7 +6,7 @@ use evenkeel_schema::normalize::{normalize_metadata, normalize_since};
 use evenkeel_schema::strict_decoding;
 use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
-use evenkeel_schema::{defaults, empty_lists};
+use evenkeel_schema::{defaults, empties, empty_lists};
 use serde_json::{Map, Value, json};
 
 use crate::ResourceInfo;
@@ -92,6 +92,7 @@ impl Incoming {
             let (group, version, kind) = (&info.group, &info.version, &info.kind);
             let forgets = clears_managed_fields(&self.object);
             let empty = empty_lists::find(group, kind, &self.object);
+            ctx.request.note_empty(empties::find(&self.object));
             normalize_since(group, version, kind, &mut self.object, old);
             empty_lists::keep(&mut self.object, &empty);
             if info.strategy.has_string_data {

@@ -17,10 +17,10 @@
 //! | layer | modules | what they are |
 //! |---|---|---|
 //! | server | `server`, `completion`, `deadline`, `resume` | the service: from HTTP to a response, and the completion of what it began |
-//! | routing | `route`, `nonresource`, `health`, `snapshot` | from the path of a request to the station that answers it |
+//! | routing | `route`, `nonresource`, `debugging`, `health`, `snapshot` | from the path of a request to the station that answers it |
 //! | stations | `read`, `write`, `subresource`, `component_status`, `admission`, `incoming`, `managed_fields`, `validate`, `commit` | what happens to a request for a resource, in terms of its context |
 //! | context | `context`, `services` | one request to one resource, and the parts of the server that requests use |
-//! | parts | `authenticate`, `authorize`, `audit`, `admission_registration`, `allocate`, `bootstrap`, `crd`, `discovery`, `encoded_events`, `openapi`, `panics` | state and rules that know nothing of requests to resources; each has its own dependencies |
+//! | parts | `authenticate`, `authorize`, `audit`, `admission_registration`, `allocate`, `bootstrap`, `crd`, `discovery`, `encoded_events`, `metrics`, `openapi`, `own_status`, `panics`, `reports` | state and rules that know nothing of requests to resources; each has its own dependencies |
 //! | messages | `request`, `respond`, `decode`, `table`, `webhook_client`, `conversion` | what clients send and receive |
 //! | objects | `registry`, `strategy`, `storage`, `object_cache`, `converted_objects`, `header`, `field_selectors`, `encode`, `body` | what is served, and how an object is stored and written out |
 //! | words | `access`, `user`, `status`, `webhook`, `members`, `bounded_cache` | basic types that all other modules use |
@@ -49,6 +49,7 @@ mod conversion;
 mod converted_objects;
 mod crd;
 mod deadline;
+mod debugging;
 mod decode;
 mod discovery;
 mod encode;
@@ -59,12 +60,15 @@ mod health;
 mod incoming;
 mod managed_fields;
 mod members;
+mod metrics;
 mod nonresource;
 mod object_cache;
 mod openapi;
+mod own_status;
 mod panics;
 mod read;
 mod registry;
+mod reports;
 mod request;
 mod respond;
 mod resume;

@@ -1,4 +1,4 @@
-//! Paths that are not resources: health, version, discovery, snapshots.
+//! Paths that are not resources: health, version, discovery, metrics, snapshots.
 
 use http::Response;
 
@@ -6,11 +6,12 @@ use crate::body::Body;
 use crate::request::Request;
 use crate::services::Services;
 use crate::status::{Result, Status};
-use crate::{authenticate, discovery, health, snapshot};
+use crate::{authenticate, debugging, discovery, health, snapshot};
 
 /// Answers a request for a path that is not a resource.
 pub(crate) fn answer(services: &Services, request: &Request<'_>) -> Result<Response<Body>> {
     let answer = health::answer(&services.store, request).or_else(|| documents(services, request));
+    let answer = answer.or_else(|| debugging::answer(services, request));
     let answer = answer.or_else(|| snapshot::answer(&services.store, request));
     answer.unwrap_or_else(|| Err(Status::page_not_found()))
 }

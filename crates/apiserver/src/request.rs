@@ -19,7 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_request_info::{ApiPath, Query, percent_decode, verb};
+use evenkeel_schema::empties::Empties;
 use http::{HeaderMap, Method};
+use serde_json::Value;
 
 use crate::User;
 
@@ -43,6 +45,8 @@ pub(crate) struct Request<'a> {
     submitted: Submitted,
     /// The revision of the request's last write; zero before the first.
     committed: AtomicU64,
+    /// The empty lists and maps of the body, which are stored like absent ones. Messages show them.
+    empty: Mutex<Empties>,
     /// Messages for the `Warning` headers of the response, whether the request succeeds or not.
     warnings: Mutex<Vec<String>>,
 }
@@ -101,6 +105,7 @@ impl<'a> Request<'a> {
             body_timeout: caller.body_timeout,
             submitted: Submitted::default(),
             committed: AtomicU64::new(0),
+            empty: Mutex::default(),
             warnings: Mutex::default(),
         }
     }
@@ -113,6 +118,16 @@ impl<'a> Request<'a> {
     /// Notes that a write of this request is about to be handed to the store.
     pub(crate) fn note_submission(&self) {
         self.submitted.note();
+    }
+
+    /// Notes the empty lists and maps of the object that this request writes.
+    pub(crate) fn note_empty(&self, empty: Empties) {
+        *self.empty.lock().unwrap_or_else(PoisonError::into_inner) = empty;
+    }
+
+    /// The object with the empty lists and maps that the client wrote; `None` if there are none.
+    pub(crate) fn with_empty(&self, object: &Value) -> Option<Value> {
+        self.empty.lock().unwrap_or_else(PoisonError::into_inner).restore(object)
     }
 
     /// Notes the revision of a write that this request made.

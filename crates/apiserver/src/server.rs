@@ -1,5 +1,6 @@
 //! The service: from an HTTP request to an HTTP response.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::IpAddr;
@@ -11,6 +12,7 @@ use evenkeel_env::Env;
 use evenkeel_store::Store;
 use http::request::Parts;
 use http::{Method, Response};
+use tokio::time::Instant;
 
 use crate::access::Authorizer;
 use crate::admission_registration::AdmissionRegistrations;
@@ -21,6 +23,7 @@ use crate::body::Body;
 use crate::completion::Completion;
 use crate::conversion::Converter;
 use crate::crd::Definitions;
+use crate::metrics::{InFlight, Metrics};
 use crate::object_cache::ObjectCache;
 use crate::openapi::OpenApi;
 use crate::panics::Panics;
@@ -28,8 +31,8 @@ use crate::request::{Caller, Request, Submitted};
 use crate::services::Services;
 use crate::webhook_client::WebhookClient;
 use crate::{
-    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, deadline, respond,
-    resume, route,
+    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, deadline, metrics,
+    respond, resume, route,
 };
 
 /// Options of an [`ApiServer`].
@@ -44,6 +47,8 @@ pub struct Options {
     pub webhooks: Option<Arc<dyn WebhookCaller>>,
     /// The audit log. Without it, nothing is recorded.
     pub audit: Option<Audit>,
+    /// The settings that `/flagz` shows, by name. They have no effect.
+    pub flags: BTreeMap<String, String>,
 }
 
 /// A Kubernetes API server. Clones are cheap and share the same server.
@@ -84,6 +89,9 @@ impl ApiServer {
             objects: ObjectCache::default(),
             definitions: Definitions::new(store.clone(), env.clone(), registry),
             panics: Panics::new(),
+            metrics: Metrics::default(),
+            started: env.now(),
+            flags: options.flags,
             store,
             env,
         };
@@ -210,12 +218,15 @@ impl ApiServer {
         let (parts, audit): (&Parts, _) = (head, trail.as_deref());
         let answered = async {
             let request = Request::new(parts, caller).noting(submitted);
+            let counted = Counted::new(&self.inner.services, &request);
             let answer = route::answer(&self.inner.services, &request, audit, body).await;
-            respond::finish(&request, answer, |refusal, response| {
+            let response = respond::finish(&request, answer, |refusal, response| {
                 if let Some(trail) = audit {
                     trail.note_answer(&request, refusal, response);
                 }
-            })
+            });
+            counted.end(&request, &response);
+            response
         };
         let mut answered = self.inner.services.panics.guard_future(&|| describe(parts), answered).await;
         match (trail, &mut answered) {
@@ -235,14 +246,36 @@ impl ApiServer {
         }
         let answered = self.inner.services.panics.guard(&|| describe(head), || {
             let request = Request::new(head, caller);
+            let counted = Counted::new(&self.inner.services, &request);
             let answer = route::answer_now(&self.inner.services, &request)?;
-            Some(respond::finish(&request, answer, |_, _| {}))
+            let response = respond::finish(&request, answer, |_, _| {});
+            counted.end(&request, &response);
+            Some(response)
         });
         match answered {
             Some(None) => None,
             Some(Some(response)) => Some(dressed(Some(response), head)),
             None => Some(dressed(None, head)),
         }
+    }
+}
+
+/// A request that is counted: as in flight while it is answered, and at its end by what it was.
+struct Counted<'a> {
+    services: &'a Services,
+    began: Instant,
+    _in_flight: InFlight<'a>,
+}
+
+impl<'a> Counted<'a> {
+    fn new(services: &'a Services, request: &Request<'_>) -> Self {
+        let in_flight = services.metrics.enter(metrics::is_read(request));
+        Self { services, began: Instant::now(), _in_flight: in_flight }
+    }
+
+    fn end(self, request: &Request<'_>, response: &Response<Body>) {
+        let labels = metrics::labels(&self.services.registry, request);
+        self.services.metrics.count(labels, response.status().as_u16(), self.began.elapsed());
     }
 }
 

@@ -3,6 +3,7 @@
 //! Each part is in a module of its own and knows only its dependencies. The context of a request refers to
 //! all of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use evenkeel_env::{Env, Station, Work};
@@ -17,6 +18,7 @@ use crate::authenticate::Authentication;
 use crate::conversion::Converter;
 use crate::crd::Definitions;
 use crate::encoded_events::EncodedEvents;
+use crate::metrics::Metrics;
 use crate::object_cache::ObjectCache;
 use crate::openapi::OpenApi;
 use crate::panics::Panics;
@@ -50,6 +52,11 @@ pub(crate) struct Services {
     /// The ledger's station for requests whose response headers have not been sent yet.
     pub(crate) requests: Station,
     pub(crate) panics: Panics,
+    pub(crate) metrics: Metrics,
+    /// When the server started.
+    pub(crate) started: Timestamp,
+    /// The settings that `/flagz` shows, by name.
+    pub(crate) flags: BTreeMap<String, String>,
 }
 
 impl Services {

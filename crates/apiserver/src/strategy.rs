@@ -20,6 +20,8 @@ pub(crate) struct Strategy {
     pub(crate) returns_deleted_object: bool,
     /// Whether dependents are orphaned if the client names no propagation policy.
     pub(crate) orphans_dependents: bool,
+    /// Whether objects are no owners to the garbage collector, so that deletions ignore what is asked about dependents.
+    pub(crate) ignores_dependents: bool,
     /// How objects are deleted.
     pub(crate) deletion: Deletion,
     /// The warning about a deletion whose client names no propagation policy.
@@ -48,6 +50,8 @@ pub(crate) struct Strategy {
     pub(crate) storage_version: Option<(&'static str, &'static str)>,
     /// The served version that needs a conversion, and the conversion.
     pub(crate) conversion: Option<(&'static str, Conversion)>,
+    /// The condition that the server itself reports after a write.
+    pub(crate) report: Option<Report>,
     /// How requests are answered if objects of the resource are not stored.
     pub(crate) unstored: Option<Unstored>,
 }
@@ -72,6 +76,17 @@ pub(crate) enum Conversion {
     HorizontalPodAutoscaler,
 }
 
+/// A condition that the server itself reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// Whether the API that the object announces is available.
+    Availability,
+    /// Whether the priority level exists that the object refers to.
+    Reference,
+    /// The objects that refer to this priority level.
+    Referenced,
+}
+
 /// A resource whose objects are answered but never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unstored {
@@ -92,6 +107,7 @@ impl Strategy {
         allow_unconditional_update: false,
         returns_deleted_object: false,
         orphans_dependents: false,
+        ignores_dependents: false,
         deletion: Deletion::Immediate,
         deletion_warning: None,
         deprecation: None,
@@ -106,6 +122,7 @@ impl Strategy {
         error_group: None,
         storage_version: None,
         conversion: None,
+        report: None,
         unstored: None,
     };
 

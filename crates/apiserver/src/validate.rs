@@ -30,8 +30,7 @@ fn check(ctx: &RequestContext<'_>, object: &Value, old: Option<&Value>, subresou
     let errors = if info.is_custom() {
         custom(ctx, object, old, subresource)
     } else {
-        let (group, version, kind) = (&info.group, &info.version, &info.kind);
-        evenkeel_schema::validate::validate(group, version, kind, object, old, subresource)
+        built_in(ctx, object, old, subresource)
     };
     if errors.is_empty() {
         if info.is_custom() {
@@ -46,6 +45,34 @@ fn check(ctx: &RequestContext<'_>, object: &Value, old: Option<&Value>, subresou
     // As in Kubernetes, errors about Events name the core group, whichever group the request used.
     let group = info.strategy.error_group.unwrap_or(&info.group);
     Err(Status::invalid(group, &info.kind, name, &errors))
+}
+
+/// Validates an object of a built-in kind.
+///
+/// The rules do not distinguish empty lists and maps from absent ones, but messages do.
+fn built_in(
+    ctx: &RequestContext<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    subresource: &str,
+) -> Vec<FieldError> {
+    let info = &ctx.info;
+    let of = |object: &Value| {
+        let (group, version, kind) = (&info.group, &info.version, &info.kind);
+        evenkeel_schema::validate::validate(group, version, kind, object, old, subresource)
+    };
+    let errors = of(object);
+    let written = if errors.is_empty() { None } else { ctx.request.with_empty(object) };
+    match written.map(|written| of(&written)) {
+        Some(shown) if alike(&errors, &shown) => shown,
+        _ => errors,
+    }
+}
+
+/// Whether two lists of errors differ in nothing but the shown values.
+fn alike(errors: &[FieldError], others: &[FieldError]) -> bool {
+    let same = |(one, other): (&FieldError, &FieldError)| one.kind == other.kind && one.field == other.field;
+    errors.len() == others.len() && errors.iter().zip(others).all(same)
 }
 
 fn custom(

@@ -95,8 +95,15 @@ impl Up {
     async fn cluster(&self, audit: Option<&OpenAudit>) -> anyhow::Result<Cluster> {
         // Without nodes there is no scheduler either, so that nothing but the user changes pods.
         let (nodes, controllers) = (self.nodes, !self.no_controllers);
-        let mut options =
-            Cluster::builder().nodes(nodes).scheduler(nodes > 0).controllers(controllers).records(false);
+        let mut options = Cluster::builder()
+            .nodes(nodes)
+            .scheduler(nodes > 0)
+            .controllers(controllers)
+            .records(false)
+            .root_ca(true);
+        for (name, value) in self.flags() {
+            options = options.flag(name, value);
+        }
         if let Some(folder) = &self.data_dir {
             options = options.data_dir(folder);
         }
@@ -107,6 +114,22 @@ impl Up {
             options = options.restore(snapshot);
         }
         Ok(options.start().await?)
+    }
+
+    /// The flags and their values, for `/flagz`. What they name may be read by whoever may read that page.
+    fn flags(&self) -> [(&'static str, String); 8] {
+        let path =
+            |path: &Option<PathBuf>| path.as_ref().map_or(String::new(), |it| it.display().to_string());
+        [
+            ("bind", self.bind.to_string()),
+            ("kubeconfig", path(&self.kubeconfig)),
+            ("data-dir", path(&self.data_dir)),
+            ("restore", path(&self.restore)),
+            ("nodes", self.nodes.to_string()),
+            ("token-auth-file", path(&self.token_auth_file)),
+            ("no-controllers", self.no_controllers.to_string()),
+            ("dashboard", self.dashboard.map_or(String::new(), |it| it.to_string())),
+        ]
     }
 
     fn kubeconfig_path(&self) -> anyhow::Result<PathBuf> {

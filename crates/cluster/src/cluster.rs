@@ -57,7 +57,7 @@ pub(crate) struct ClusterInner {
     /// `None` for a remote cluster.
     pub(crate) server: Option<ApiServer>,
     /// Created when the cluster is first served, unless the builder has created or loaded it.
-    pub(crate) authority: OnceLock<Authority>,
+    pub(crate) authority: Arc<OnceLock<Authority>>,
     /// The running operators by name. Removing one stops it.
     pub(crate) operators: Mutex<BTreeMap<String, Operator>>,
     /// Reports to the built-in controllers which resources are used.
@@ -158,7 +158,7 @@ impl Cluster {
         let authority = match inner.authority.get() {
             Some(authority) => authority,
             None => {
-                let new = Authority::new(self.env().now())?;
+                let new = Authority::new(self.env())?;
                 inner.authority.get_or_init(|| new)
             }
         };

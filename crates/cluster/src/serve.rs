@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use authority::AuthorityError;
-pub(crate) use authority::{Authority, signing_key};
+pub(crate) use authority::{Authority, ClusterSigner, signing_key};
 pub(crate) use identity::{Certificate, identify, unauthorized};
 pub use tokens::{TokenFileError, Tokens};
 

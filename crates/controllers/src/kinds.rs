@@ -19,6 +19,7 @@ macro_rules! kinds {
 }
 
 kinds! {
+    CertificateSigningRequest CERTIFICATE_SIGNING_REQUEST "certificates.k8s.io" "v1" "certificatesigningrequests";
     ClusterRole CLUSTER_ROLE "rbac.authorization.k8s.io" "v1" "clusterroles";
     ConfigMap CONFIG_MAP "" "v1" "configmaps";
     ControllerRevision CONTROLLER_REVISION "apps" "v1" "controllerrevisions";
@@ -44,12 +45,13 @@ kinds! {
     ServiceAccount SERVICE_ACCOUNT "" "v1" "serviceaccounts";
     StatefulSet STATEFUL_SET "apps" "v1" "statefulsets";
     StorageClass STORAGE_CLASS "storage.k8s.io" "v1" "storageclasses";
+    SubjectAccessReview SUBJECT_ACCESS_REVIEW "authorization.k8s.io" "v1" "subjectaccessreviews";
     ValidatingAdmissionPolicy VALIDATING_ADMISSION_POLICY "admissionregistration.k8s.io" "v1" "validatingadmissionpolicies";
     VolumeAttributesClass VOLUME_ATTRIBUTES_CLASS "storage.k8s.io" "v1" "volumeattributesclasses";
 }
 
 /// The kinds that a controller watches as whole objects, in all namespaces and without a selector.
-pub(crate) static WATCHED: [&Kind; 24] = [
+pub(crate) static WATCHED: [&Kind; 25] = [
     &POD,
     &SERVICE,
     &ENDPOINTS,
@@ -73,6 +75,7 @@ pub(crate) static WATCHED: [&Kind; 24] = [
     &HORIZONTAL_POD_AUTOSCALER,
     &POD_DISRUPTION_BUDGET,
     &CLUSTER_ROLE,
+    &CERTIFICATE_SIGNING_REQUEST,
     &VALIDATING_ADMISSION_POLICY,
 ];
 

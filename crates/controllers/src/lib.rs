@@ -20,6 +20,7 @@
 //! | node health | `node_lifecycle` | `taints` |
 //! | default ServiceAccounts, root certificate | `service_account` | – |
 //! | Secrets with tokens of ServiceAccounts | `token_secret` | – |
+//! | CertificateSigningRequests: approval, signing, cleaning | `certificates` | `signers`, `age` |
 //! | type checks of ValidatingAdmissionPolicies | `admission_policy_status` | – |
 //! | Endpoints, EndpointSlices, mirroring | `endpoints` | `backends`, `slices` |
 //! | PersistentVolumes and their claims | `persistent_volume` | `matching` |
@@ -50,6 +51,7 @@
 mod admission_policy_status;
 mod adoption;
 mod api_error;
+mod certificates;
 mod clock;
 mod cluster_role_aggregation;
 mod controller_history;
@@ -87,6 +89,7 @@ mod ttl_after_finished;
 
 use std::sync::Arc;
 
+pub use certificates::CertificateSigner;
 use evenkeel_runtime::resource_use::UseListener;
 use evenkeel_runtime::{Env, Manager};
 pub use initial_objects::initial_objects;
@@ -104,6 +107,8 @@ pub struct Options {
     /// The PEM certificate for the ConfigMap `kube-root-ca.crt` of every namespace; empty for a cluster in process, which
     /// has none.
     pub root_ca: String,
+    /// Who signs certificates for the built-in signers. Without one, CertificateSigningRequests stay as they are.
+    pub signer: Option<Arc<dyn CertificateSigner>>,
     /// Whether to leave the scheduler out, for a test with its own scheduler or with pods that stay pending.
     pub without_scheduler: bool,
 }
@@ -164,6 +169,12 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
         .controller(persistent_volume::protection())
         .controller(persistent_volume::attributes_class::protection())
         .controller(admission_policy_status::controller());
+    if let Some(signer) = &options.signer {
+        manager = manager
+            .controller(certificates::approval())
+            .controller(certificates::signing(signer.clone()))
+            .controller(certificates::cleaning());
+    }
     if !options.without_scheduler {
         manager = manager.controller(scheduler::controller());
     }

@@ -130,9 +130,16 @@ impl Plugin for Priority {
             }
             _ => spec["priority"] = priority.into(),
         }
-        if spec["preemptionPolicy"].is_null() {
-            let policy = class["preemptionPolicy"].as_str().unwrap_or("PreemptLowerPriority");
-            spec["preemptionPolicy"] = policy.into();
+        let policy = class["preemptionPolicy"].as_str().unwrap_or("PreemptLowerPriority");
+        match spec["preemptionPolicy"].as_str() {
+            Some(given) if given != policy => {
+                let why = format!(
+                    "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; \
+                     priority admission controller computed {policy} from the given PriorityClass name"
+                );
+                return Err(refuse(admission, &why));
+            }
+            _ => spec["preemptionPolicy"] = policy.into(),
         }
         Ok(())
     }

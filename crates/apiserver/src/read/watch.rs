@@ -31,7 +31,7 @@ use crate::encoded_events::{EncodedEvents, EventId};
 use crate::request::{Format, ListQuery, Shape, negotiate_for, parse_version};
 use crate::status::{Result, Status};
 use crate::table::{Printer, TableOptions};
-use crate::{Header, ResourceInfo, respond};
+use crate::{Header, ResourceInfo, metrics, respond};
 
 /// The interval of bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -73,7 +73,9 @@ pub(crate) async fn watch(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     let form = Form { info: ctx.info.clone(), shape: accept.shape, rows };
     let stream = open(ctx, &query, selection, form).await?;
     let what = format!("watch of {}", ctx.request.path);
-    Ok(respond::watch(accept.format, ctx.services.panics.guard_stream(what, stream)))
+    let stream = ctx.services.panics.guard_stream(what, stream);
+    let labels = metrics::labels(&ctx.services.registry, ctx.request);
+    Ok(respond::watch(accept.format, ctx.services.metrics.watched(labels, stream)))
 }
 
 fn validate(query: &ListQuery) -> Result<()> {

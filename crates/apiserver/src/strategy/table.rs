@@ -1,10 +1,11 @@
 //! The strategies of the built-in kinds, by API group and kind.
 
-use super::{Conversion, Deletion, Strategy, Unstored};
+use super::{Conversion, Deletion, Report, Strategy, Unstored};
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
+const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const RESOURCE: &str = "resource.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
@@ -42,7 +43,7 @@ pub(super) static STRATEGIES: &[(&str, &str, Strategy)] = &[
             ..CREATES_ON_UPDATE
         },
     ),
-    ("", "Event", CREATES_ON_UPDATE),
+    ("", "Event", Strategy { ignores_dependents: true, ..CREATES_ON_UPDATE }),
     ("", "LimitRange", Strategy { generates_missing_name: true, ..CREATES_ON_UPDATE }),
     ("", "Namespace", Strategy { deletion: Deletion::NamespaceContents, ..RETURNS_DELETED }),
     ("", "PersistentVolume", RETURNS_DELETED),
@@ -74,7 +75,7 @@ pub(super) static STRATEGIES: &[(&str, &str, Strategy)] = &[
             ..CONDITIONAL
         },
     ),
-    ("apiregistration.k8s.io", "APIService", CONDITIONAL),
+    ("apiregistration.k8s.io", "APIService", Strategy { report: Some(Report::Availability), ..CONDITIONAL }),
     (AUTHENTICATION, "SelfSubjectReview", unstored(Unstored::SelfSubjectReview)),
     (AUTHENTICATION, "TokenReview", unstored(Unstored::TokenReview)),
     (AUTHORIZATION, "LocalSubjectAccessReview", unstored(Unstored::LocalSubjectAccessReview)),
@@ -110,11 +111,14 @@ pub(super) static STRATEGIES: &[(&str, &str, Strategy)] = &[
         "Event",
         Strategy {
             error_group: Some(""),
+            ignores_dependents: true,
             storage_version: Some(("", "v1")),
             conversion: Some(("v1", Conversion::Event)),
             ..CREATES_ON_UPDATE
         },
     ),
+    (FLOW_CONTROL, "FlowSchema", Strategy { report: Some(Report::Reference), ..BUILT_IN }),
+    (FLOW_CONTROL, "PriorityLevelConfiguration", Strategy { report: Some(Report::Referenced), ..BUILT_IN }),
     ("node.k8s.io", "RuntimeClass", Strategy { allow_create_on_update: true, ..CONDITIONAL }),
     ("policy", "PodDisruptionBudget", CONDITIONAL),
     (RBAC, "ClusterRole", CREATES_ON_UPDATE),

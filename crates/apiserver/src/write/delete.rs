@@ -46,7 +46,8 @@ pub(crate) async fn delete(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
     {
         return respond::formatted(200, accept.format, status.to_json());
     }
-    let code = match delete_object(ctx, &options).await? {
+    warn(ctx, &options);
+    match delete_object(ctx, &options).await? {
         Deleted::Marked(encoded) => {
             let accepted = options.orphan_dependents == Some(false);
             respond_object(ctx, if accepted { 202 } else { 200 }, accept, encoded)
@@ -59,13 +60,15 @@ pub(crate) async fn delete(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
             let status = Status::deleted(&info.group, &info.plural, &ctx.path.name, &entry.header.uid);
             respond::formatted(200, accept.format, status.to_json())
         }
-    };
-    let response = code?;
+    }
+}
+
+/// Warns of what happens to the dependents of objects if the client does not say.
+fn warn(ctx: &RequestContext<'_>, options: &DeleteOptions) {
     if let Some(warning) = ctx.info.strategy.deletion_warning.filter(|_| options.says_nothing_of_dependents())
     {
         ctx.request.warn(warning);
     }
-    Ok(response)
 }
 
 /// Deletes the object that the path names, as far as possible at once.
@@ -131,6 +134,7 @@ pub(crate) async fn delete_collection(ctx: &RequestContext<'_>, body: Bytes) -> 
     crate::read::validate_list(&query)?;
     let selection = Selection::parse(ctx.info, &query.labels, &query.fields)?;
     let options = DeleteOptions::parse(ctx, &body)?;
+    warn(ctx, &options);
     if query.version_match.is_empty() && !matches!(query.version.as_str(), "" | "0") {
         // Kubernetes lists the objects in pages of one revision.
         query.version_match = "Exact".to_owned();

@@ -19,7 +19,7 @@ use crate::incoming::{Incoming, write_query_after};
 use crate::read::respond_object;
 use crate::request::{FieldValidation, WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
-use crate::{conversion, managed_fields};
+use crate::{conversion, decode, managed_fields};
 
 /// Answers a PATCH.
 pub(crate) async fn patch(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
@@ -202,13 +202,29 @@ fn check_type(
     for (field, wanted) in wanted {
         let given = object[field].as_str().unwrap_or_default();
         if patch.kind != Kind::Strategic && !given.is_empty() && given != wanted {
-            let text = patch.shown(ctx, old, object);
-            let why = format!("the {field} of a patched object cannot be changed to {given}");
-            return Err(invalid_patch(&text, &why));
+            return Err(other_type(ctx, patch, object, old, field, &wanted));
         }
         object[field] = wanted.into();
     }
     Ok(())
+}
+
+/// The error for a patch that changes apiVersion or kind.
+fn other_type(
+    ctx: &RequestContext<'_>,
+    patch: &Patch,
+    object: &Value,
+    old: Option<&Value>,
+    field: &str,
+    wanted: &str,
+) -> Status {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    if ctx.info.is_custom() {
+        let error = FieldError::invalid(field, text(field), format!("must be {wanted}"));
+        return Status::invalid(&ctx.info.group, text("kind"), &ctx.path.name, &[error]);
+    }
+    let why = decode::not_registered(text("kind"), text("apiVersion"));
+    invalid_patch(&patch.shown(ctx, old, object), &why)
 }
 
 /// The error for an applied configuration whose values have the right types but cannot be converted.

@@ -79,3 +79,75 @@ async fn a_collection_goes_by_selector() {
     let left = api.get(MAPS).await.body;
     assert_eq!(left["items"][0]["metadata"]["name"], "c2");
 }
+
+/// Kubernetes' garbage collector does not support Events as owners, so that their deletion ignores what is asked about
+/// dependents.
+#[tokio::test(start_paused = true)]
+async fn deletions_of_events_ignore_propagation() {
+    let api = Api::start().await;
+    let events = "/api/v1/namespaces/a/events";
+    let event = json!({
+        "metadata": {"name": "e", "namespace": "a"}, "reason": "R", "message": "m", "type": "Normal",
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "a"}, "source": {"component": "c"},
+    });
+    for policy in ["Foreground", "Orphan"] {
+        assert_eq!(api.post(events, event.clone()).await.status, 201);
+        let path = format!("{events}/e");
+        let deleted = api.delete_with(&path, json!({"propagationPolicy": policy})).await;
+        assert_eq!(deleted.body["kind"], "Status", "{policy}");
+        assert_eq!(api.get(&path).await.status, 404, "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_older_option_asks_for_a_foreground_deletion_of_namespaces_alone() {
+    let api = Api::start().await;
+    api.post("/api/v1/namespaces", json!({"metadata": {"name": "old"}})).await;
+    api.post(MAPS, json!({"metadata": {"name": "c", "finalizers": ["example.com/hold"]}})).await;
+    let options = json!({"orphanDependents": false});
+    let namespace = api.delete_with("/api/v1/namespaces/old", options.clone()).await.body;
+    assert_eq!(namespace["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    let map = api.delete_with(&format!("{MAPS}/c"), options).await.body;
+    assert_eq!(map["metadata"]["finalizers"], json!(["example.com/hold"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn preconditions_are_refused_in_the_words_of_each_kind() {
+    let api = Api::start().await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let spec = json!({
+        "group": "example.com", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+    });
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": spec});
+    assert_eq!(api.post(definitions, definition).await.status, 201);
+    let options = json!({"preconditions": {"uid": "other"}});
+    let refused = api.delete_with(&format!("{definitions}/things.example.com"), options.clone()).await.body;
+    let message = refused["message"].as_str().unwrap();
+    let start = "Operation cannot be fulfilled on customresourcedefinitions.apiextensions.k8s.io \"things.example.com\": \
+                 Precondition failed: UID in precondition: other, UID in object meta: ";
+    assert!(message.starts_with(start), "{message}");
+    let events = "/apis/events.k8s.io/v1/namespaces/a/events";
+    let event = json!({
+        "metadata": {"name": "e", "namespace": "a"}, "reason": "R", "action": "A", "type": "Normal",
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "a"}, "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "example.com/c", "reportingInstance": "i",
+    });
+    assert_eq!(api.post(events, event).await.status, 201);
+    let refused = api.delete_with(&format!("{events}/e"), options).await.body;
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.starts_with("Operation cannot be fulfilled on Event \"e\": the UID"), "{message}");
+    assert!(refused["details"]["group"].is_null(), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_warning_about_the_pods_of_jobs_comes_with_refusals_too() {
+    let api = Api::start().await;
+    let jobs = "/apis/batch/v1/namespaces/a/jobs";
+    let absent = api.delete(&format!("{jobs}/none")).await;
+    assert_eq!((absent.status, absent.warnings.len()), (404, 1));
+    assert_eq!(api.delete(jobs).await.warnings.len(), 1);
+    let quiet = api.delete_with(&format!("{jobs}/none"), json!({"propagationPolicy": "Orphan"})).await;
+    assert_eq!((quiet.status, quiet.warnings.len()), (404, 0));
+}

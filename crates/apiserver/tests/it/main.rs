@@ -28,6 +28,7 @@ mod policies;
 mod protobuf;
 mod races;
 mod reads;
+mod reports;
 mod requests;
 mod restarts;
 mod size;

@@ -203,3 +203,64 @@ async fn a_float_that_is_whole_is_no_integer_in_a_patch_of_a_built_in_kind() {
     let patched = api.patch(&format!("{nums}/n"), "application/merge-patch+json", merge).await;
     assert_eq!(patched.body["spec"], json!({"n": 100, "m": 1.5}), "{patched:?}");
 }
+
+/// The rules do not distinguish empty lists and maps from absent ones, but Kubernetes' messages do.
+#[tokio::test(start_paused = true)]
+async fn messages_show_empty_lists_and_maps_as_they_were_written() {
+    let api = Api::start().await;
+    let pods = "/api/v1/namespaces/a/pods";
+    let spec =
+        json!({"nodeSelector": {"a": "b"}, "containers": [{"name": "c", "image": "i", "args": ["x"]}]});
+    let mut pod = api.post(pods, json!({"metadata": {"name": "p"}, "spec": spec})).await.body;
+    pod["spec"]["containers"][0]["args"] = json!([]);
+    let refused = api.put(&format!("{pods}/p"), pod.clone()).await;
+    let message = refused.body["message"].as_str().unwrap();
+    assert!(message.contains("+   \"Args\": [],\n"), "{message}");
+    pod["spec"]["containers"][0].as_object_mut().unwrap().remove("args");
+    let refused = api.put(&format!("{pods}/p"), pod).await;
+    let message = refused.body["message"].as_str().unwrap();
+    assert!(message.contains("+   \"Args\": null,\n"), "{message}");
+    let classes = "/apis/storage.k8s.io/v1/storageclasses";
+    let class = json!({"metadata": {"name": "c"}, "provisioner": "example.com/p", "parameters": {"a": "b"}});
+    let mut class = api.post(classes, class).await.body;
+    class["parameters"] = json!({});
+    let refused = api.put(&format!("{classes}/c"), class).await.body;
+    let message = refused["details"]["causes"][0]["message"].as_str().unwrap();
+    assert_eq!(message, "Invalid value: {}: field is immutable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_of_the_kind_is_refused() {
+    let api = Api::start().await;
+    api.post(MAPS, json!({"metadata": {"name": "c"}})).await;
+    for (patch, end) in [
+        (json!({"kind": "Other"}), r#"no kind "Other" is registered for version "v1" in scheme "#),
+        (json!({"apiVersion": "v9"}), r#"no kind "ConfigMap" is registered for version "v9" in scheme "#),
+    ] {
+        let refused = api.merge(&format!("{MAPS}/c"), patch).await;
+        let message = refused.body["message"].as_str().unwrap();
+        assert_eq!(refused.status, 422);
+        assert!(message.contains(end), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_takes_the_preemption_policy_of_its_class() {
+    let api = Api::start().await;
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let class = json!({"metadata": {"name": "polite"}, "value": 5, "preemptionPolicy": "Never"});
+    assert_eq!(api.post(classes, class).await.status, 201);
+    let pod = |class: &str, policy: &str| {
+        let containers = json!([{"name": "c", "image": "i"}]);
+        let spec = json!({"priorityClassName": class, "preemptionPolicy": policy, "containers": containers});
+        json!({"metadata": {"generateName": "p-"}, "spec": spec})
+    };
+    let pods = "/api/v1/namespaces/a/pods";
+    assert_eq!(api.post(pods, pod("polite", "Never")).await.status, 201);
+    let refused = api.post(pods, pod("polite", "PreemptLowerPriority")).await;
+    assert_eq!(refused.status, 403);
+    let message = refused.body["message"].as_str().unwrap();
+    let why = "the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided in pod spec; \
+               priority admission controller computed Never from the given PriorityClass name";
+    assert!(message.ends_with(why), "{message}");
+}

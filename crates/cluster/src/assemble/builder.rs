@@ -1,5 +1,6 @@
 //! The options of a cluster.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ pub struct Builder {
     pub(crate) restore: Option<PathBuf>,
     pub(crate) root_ca: bool,
     pub(crate) audit: Option<Audit>,
+    pub(crate) flags: BTreeMap<String, String>,
     pub(crate) pod_rules: Vec<Rule>,
 }
 
@@ -52,6 +54,7 @@ impl Default for Builder {
             restore: None,
             root_ca: false,
             audit: None,
+            flags: BTreeMap::new(),
             pod_rules: Vec::new(),
         }
     }
@@ -155,6 +158,13 @@ impl Builder {
     #[must_use]
     pub fn audit(mut self, audit: Audit) -> Self {
         self.audit = Some(audit);
+        self
+    }
+
+    /// Adds a setting that the API server shows at `/flagz`. It has no effect.
+    #[must_use]
+    pub fn flag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.flags.insert(name.into(), value.into());
         self
     }
 

@@ -27,7 +27,7 @@ impl Cluster {
             station: env.ledger().station("cluster"),
             settle_limit: SETTLE_LIMIT,
             server: None,
-            authority: OnceLock::new(),
+            authority: Arc::default(),
             operators: Mutex::default(),
             follower: OnceLock::new(),
             rules: Default::default(),

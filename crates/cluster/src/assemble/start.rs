@@ -11,7 +11,7 @@ use super::builder::Builder;
 use super::sleep;
 use crate::cluster::{Cluster, ClusterInner};
 use crate::operator::CONTROLLERS;
-use crate::serve::{Authority, AuthorityError, signing_key};
+use crate::serve::{Authority, AuthorityError, ClusterSigner, signing_key};
 use crate::snapshot::{self, SnapshotError};
 use crate::transport::{Backend, WebhookTransport, Wire};
 
@@ -76,7 +76,7 @@ impl Builder {
             station: env.ledger().station("cluster"),
             settle_limit: self.settle_limit,
             server: Some(server),
-            authority: self.authority(&env)?,
+            authority: Arc::new(self.authority(&env)?),
             operators: Mutex::default(),
             follower: OnceLock::new(),
             rules: Default::default(),
@@ -100,6 +100,7 @@ impl Builder {
         let mut options = ServerOptions::default();
         options.webhooks = Some(webhooks);
         options.audit = self.audit.clone();
+        options.flags = self.flags.clone();
         if let Some(folder) = &self.data_dir {
             options.signing_key = Some(Arc::new(signing_key(&folder.join(PKI))?));
         }
@@ -143,9 +144,9 @@ impl Builder {
     fn authority(&self, env: &Env) -> Result<OnceLock<Authority>, AuthorityError> {
         let authority = OnceLock::new();
         if let Some(folder) = &self.data_dir {
-            let _ = authority.set(Authority::open(&folder.join(PKI), env.now())?);
+            let _ = authority.set(Authority::open(&folder.join(PKI), env)?);
         } else if self.root_ca {
-            let _ = authority.set(Authority::new(env.now())?);
+            let _ = authority.set(Authority::new(env)?);
         }
         Ok(authority)
     }
@@ -153,6 +154,8 @@ impl Builder {
     async fn run_controllers(&self, cluster: &Cluster, mut beginning: Beginning) -> Result<(), StartError> {
         let root_ca = cluster.inner.authority.get().map(Authority::certificate);
         let (env, mut options) = (cluster.env().clone(), self.controller_options(root_ca));
+        let signer = ClusterSigner { authority: cluster.inner.authority.clone(), env: env.clone() };
+        options.signer = Some(Arc::new(signer));
         self.pod_rules.iter().for_each(|rule| cluster.inner.rules.add(rule.clone()));
         (options.nodes.rules, options.nodes.logs) = (cluster.inner.rules.clone(), cluster.inner.logs.clone());
         let Some(server) = cluster.inner.server.as_ref().filter(|_| self.lazy_controllers) else {

@@ -1,4 +1,7 @@
-//! The certificate authority of a cluster. It signs the certificates of the server and of the administrator.
+//! The certificate authority of a cluster. It signs the certificates of the server and of the administrator, and those
+//! for CertificateSigningRequests.
+
+mod sign;
 
 use std::fs;
 use std::io;
@@ -6,13 +9,17 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use evenkeel_apiserver::SigningKey;
+use evenkeel_env::Env;
 use jiff::{Span, Timestamp, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use rustls::pki_types::PrivatePkcs8KeyDer;
 
 use crate::private_file::{create_folder, write_private};
+
+pub(crate) use sign::ClusterSigner;
 
 /// How long certificates are valid. The authority belongs to one developer or one test machine, and nobody renews its
 /// certificates.
@@ -27,6 +34,9 @@ const SERVER_NAMES: [&str; 5] = [
 ];
 /// The address of the Service `default/kubernetes`.
 const SERVICE_IP: &str = "10.96.0.1";
+/// The beginning of a PKCS #8 document with an Ed25519 key. The key's 32 bytes follow.
+const ED25519_PKCS8: [u8; 16] =
+    [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
 /// A certificate or key could not be created or read.
 #[derive(Debug, thiserror::Error)]
@@ -69,8 +79,11 @@ pub(crate) struct Authority {
 
 impl Authority {
     /// Creates an authority that is not stored anywhere.
-    pub(crate) fn new(now: Timestamp) -> Result<Self, AuthorityError> {
-        let key = KeyPair::generate()?;
+    ///
+    /// The key of a cluster with a seed is a function of the seed, and so are its signatures.
+    pub(crate) fn new(env: &Env) -> Result<Self, AuthorityError> {
+        let now = env.now();
+        let key = if env.seed().is_some() { seeded_key(env)? } else { KeyPair::generate()? };
         let mut params = params(&[], "evenkeel-ca", now)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages =
@@ -80,10 +93,10 @@ impl Authority {
     }
 
     /// Reads the authority from this folder, or creates it there, so that kubeconfigs stay valid after a restart.
-    pub(crate) fn open(folder: &Path, now: Timestamp) -> Result<Self, AuthorityError> {
+    pub(crate) fn open(folder: &Path, env: &Env) -> Result<Self, AuthorityError> {
         let (certificate_file, key_file) = (folder.join("ca.crt"), folder.join("ca.key"));
         if !certificate_file.exists() {
-            let new = Self::new(now)?;
+            let new = Self::new(env)?;
             create_folder(folder).map_err(at(folder))?;
             // The certificate is written last: if it exists, so does its key.
             write_private(&key_file, &new.issuer.key().serialize_pem()).map_err(at(&key_file))?;
@@ -95,7 +108,7 @@ impl Authority {
         let damaged = |source| AuthorityError::Damaged { path: folder.to_owned(), source };
         let key = KeyPair::from_pem(&key).map_err(damaged)?;
         let issuer = Issuer::from_ca_cert_pem(&certificate, key).map_err(damaged)?;
-        Ok(Self { certificate, issuer, now })
+        Ok(Self { certificate, issuer, now: env.now() })
     }
 
     /// The authority's own certificate in PEM, which clients trust.
@@ -131,6 +144,15 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
         Ok(Pair { certificate, key: key.serialize_pem() })
     }
+}
+
+/// Makes an Ed25519 key of the randomness of a seeded environment. Its signatures are functions of what is signed.
+fn seeded_key(env: &Env) -> Result<KeyPair, rcgen::Error> {
+    let mut pkcs8 = ED25519_PKCS8.to_vec();
+    let mut seed = [0; 32];
+    env.fill(&mut seed);
+    pkcs8.extend(seed);
+    KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(pkcs8), &rcgen::PKCS_ED25519)
 }
 
 /// Reads the key that signs service account tokens from this folder, or creates it there, so that tokens stay valid

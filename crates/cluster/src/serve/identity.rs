@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_certificate_names_user_and_groups() {
-        let authority = super::super::authority::Authority::new(evenkeel_env::EPOCH).unwrap();
+        let authority = super::super::authority::Authority::new(&evenkeel_env::Env::seeded(1)).unwrap();
         let pair = authority.client("alice", "devs").unwrap();
         let der = rustls::pki_types::pem::PemObject::from_pem_slice(pair.certificate.as_bytes());
         let der: rustls::pki_types::CertificateDer<'_> = der.unwrap();

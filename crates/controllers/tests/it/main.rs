@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that meets what it does not expect should fail right there")]
 
+mod certificates;
 mod cronjobs;
 mod fields;
 mod garbage_collector;

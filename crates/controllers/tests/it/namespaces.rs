@@ -1,11 +1,12 @@
 //! The default content of namespaces, and their deletion.
 
+use evenkeel_cluster::testing;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::world::{deployment, object, with_nodes};
+use crate::world::{deployment, object, with, with_nodes};
 
 #[test]
 fn every_namespace_has_an_account_and_the_root_certificate() {
@@ -23,6 +24,23 @@ fn every_namespace_has_an_account_and_the_root_certificate() {
         cluster.settled().await;
         assert!(new.get_opt::<ServiceAccount>("default").await?.is_some());
         assert!(new.get_opt::<ConfigMap>("kube-root-ca.crt").await?.is_some());
+        Ok(())
+    });
+}
+
+#[test]
+fn the_certificate_of_the_authority_is_published_and_restored() {
+    with(testing::options().nodes(0).root_ca(true), |cluster| async move {
+        let published = |cluster: evenkeel_cluster::Cluster| async move {
+            let map = cluster.get::<ConfigMap>("kube-root-ca.crt").await?;
+            Ok::<_, kube::Error>(map.data.unwrap_or_default()["ca.crt"].clone())
+        };
+        let certificate = published(cluster.clone()).await?;
+        assert!(certificate.starts_with("-----BEGIN CERTIFICATE-----"), "{certificate}");
+        let patch = Patch::Merge(json!({"data": {"ca.crt": "forged", "more": "x"}}));
+        cluster.api::<ConfigMap>().patch("kube-root-ca.crt", &PatchParams::default(), &patch).await?;
+        cluster.settled().await;
+        assert_eq!(published(cluster.clone()).await?, certificate);
         Ok(())
     });
 }

@@ -46,20 +46,22 @@ pub(crate) fn check_preconditions(
 ) -> Result<()> {
     let info = &ctx.info;
     let (uid, version) = (&*entry.header.uid, entry.revision.to_string());
-    let is_namespace = info.strategy.deletion == Deletion::NamespaceContents;
+    let has_content =
+        matches!(info.strategy.deletion, Deletion::NamespaceContents | Deletion::CustomResources);
+    let group = info.strategy.error_group.unwrap_or(&info.group);
     let refuse = |what: &str, given: &str, actual: &str, end: &str| {
         let name = &entry.header.name;
-        if is_namespace {
+        if has_content {
             let why = format!(
                 "Precondition failed: {what} in precondition: {given}, {what} in object meta: {actual}"
             );
-            return Err(Status::conflict("", "namespaces", name, &why));
+            return Err(Status::conflict(group, &info.plural, name, &why));
         }
         let why = format!(
             "the {what} in the precondition ({given}) does not match the {what} in record ({actual}). \
              The object might have been {end}"
         );
-        Err(Status::conflict(&info.group, &info.kind, name, &why))
+        Err(Status::conflict(group, &info.kind, name, &why))
     };
     match (&options.uid, &options.resource_version) {
         (Some(given), _) if given != uid => refuse("UID", given, uid, "deleted and then recreated"),
@@ -181,8 +183,11 @@ fn set_finalizers(ctx: &RequestContext<'_>, options: &DeleteOptions, object: &mu
         .filter_map(|it| it.as_str().map(str::to_owned))
         .collect();
     let has = |name: &str| old.iter().any(|it| it == name);
+    let is_namespace = ctx.info.strategy.deletion == Deletion::NamespaceContents;
     let (orphan, foreground) = match (options.orphan_dependents, options.propagation_policy.as_deref()) {
-        (Some(orphan), _) => (orphan, false),
+        _ if ctx.info.strategy.ignores_dependents => (false, false),
+        // Only the contents of a namespace can be asked for by the older option.
+        (Some(orphan), _) => (orphan, is_namespace && !orphan),
         (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
         (None, None) => match old.iter().find(|it| *it == ORPHAN || *it == FOREGROUND) {
             Some(first) => (first == ORPHAN, first == FOREGROUND),

@@ -68,6 +68,10 @@ kill kills="1000" seed="1":
 load:
     cargo bench -p evenkeel-cli --bench load
 
+# Reviews a second over TLS beside controller-runtime's server, which needs Go, and what a webhook in process adds to a write.
+reviews *ARGS:
+    crates/runtime/benches/reviews/run {{ARGS}}
+
 # Fail an operator over between two processes this often, and look for writes of an old leader after those of a new one.
 failover rounds="200" seed="1":
     cargo build -p evenkeel-cli -p evenkeel-history

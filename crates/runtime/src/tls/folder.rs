@@ -62,3 +62,52 @@ fn report(shown: &Shown, what: &str, problem: String) {
     tracing::warn!(problem, "cannot load the certificate of the {what}");
     shown.note(Some(problem));
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::{SignedDuration, Timestamp};
+
+    use super::super::{Validity, issue};
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+    /// A certificate with its key.
+    fn made() -> (String, String) {
+        let day = SignedDuration::from_hours(24);
+        let issued = issue(("s", "ca"), &["op.ops.svc".to_owned()], Validity::from(NOW, day, day)).unwrap();
+        (issued.certificate, issued.key)
+    }
+
+    fn chain(certificate: &str) -> Option<Vec<rustls::pki_types::CertificateDer<'static>>> {
+        Some(super::super::certificates(certificate.as_bytes()).unwrap())
+    }
+
+    /// Certificate and key are written one after the other. Between the two, the old pair is shown.
+    #[tokio::test(start_paused = true)]
+    async fn files_are_read_again_when_they_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let (shown, stop) = (Shown::default(), CancellationToken::new());
+        let keeping = tokio::spawn(keep(folder.path().to_owned(), "webhooks", shown.clone(), stop.clone()));
+        let read = || tokio::time::sleep(READ_EVERY * 2);
+        read().await;
+        assert!(shown.check(NOW).unwrap_err().contains("cannot read"), "{:?}", shown.check(NOW));
+
+        let (old, new) = (made(), made());
+        write("tls.crt", &old.0);
+        write("tls.key", &old.1);
+        read().await;
+        assert_eq!((shown.chain(NOW), shown.check(NOW)), (chain(&old.0), Ok(())));
+        for half in [&new.0[..new.0.len() / 2], new.0.as_str()] {
+            write("tls.crt", half);
+            read().await;
+            assert_eq!(shown.chain(NOW), chain(&old.0), "what is half written is not used");
+        }
+        write("tls.key", &new.1);
+        read().await;
+        assert_eq!(shown.chain(NOW), chain(&new.0));
+        stop.cancel();
+        keeping.await.unwrap();
+    }
+}

@@ -7,16 +7,24 @@
 //! 1. The next certificate and its CA are written to the Secret.
 //! 2. The CA is added to the `caBundle` of every configuration and CustomResourceDefinition. From now on, both the old
 //!    and the new CA are trusted.
-//! 3. The time of step 2 is written to the Secret. All API servers have the new bundle after [`plan::SETTLE`].
-//! 4. The next certificate becomes the current one, and each replica serves with it as soon as it sees it. The old CA
-//!    stays in the bundle until the old certificate has expired, because a replica that lost its connection to the API
-//!    server may serve with the old certificate until then.
+//! 3. A replica that reads all of these objects and finds the CA in each of them writes the time to the Secret. All API
+//!    servers have the new bundle after [`plan::SETTLE`].
+//! 4. A replica makes the next certificate the current one if it has itself seen the CA in all of these objects for at
+//!    least [`plan::SEEN`]. Thus, no replica promotes too early because a clock is wrong.
+//! 5. Each replica serves with the current certificate as soon as it has seen that every configuration trusts its CA. The
+//!    old CA stays in the bundle until the old certificate has expired, because a replica that lost its connection to the
+//!    API server may serve with the old certificate until then.
 //!
 //! A replica never applies an outdated bundle. It reads the configurations first and the Secret second, and applies the
 //! bundle on the condition that the configuration has not changed. If a configuration trusts a CA that the replica does
 //! not know, the configuration has changed since the read.
 //!
-//! *Invariant:* a certificate becomes the current one only after every configuration trusts its CA.
+//! A user may replace the Secret, for example by an old copy, so that it contains a certificate that no configuration
+//! trusts. A replica that serves with another certificate writes that one back, and the replacement becomes the next
+//! certificate.
+//!
+//! *Invariants:* a certificate becomes the current one only after every configuration trusts its CA. A replica with a
+//! valid certificate switches to another one only after it has read that trust from the configurations.
 
 mod issue;
 mod keeper;

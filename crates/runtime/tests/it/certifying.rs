@@ -61,7 +61,7 @@ impl Convertible for v1::Site {
     }
 }
 
-async fn own(map: ConfigMap, _: Admission<ConfigMap>) -> Result<ConfigMap> {
+pub(crate) async fn own(map: ConfigMap, _: Admission<ConfigMap>) -> Result<ConfigMap> {
     Ok(map)
 }
 
@@ -82,7 +82,7 @@ fn hooks(manager: Manager) -> (Manager, Webhooks) {
 }
 
 /// The configuration and the definition, as manifests have them: without a `caBundle`.
-async fn install(cluster: &Cluster) {
+pub(crate) async fn install(cluster: &Cluster) {
     let (_, webhooks) = hooks(Manager::new(cluster.client()));
     let mut definition = serde_json::to_value(conversion().crd().unwrap()).unwrap();
     definition["spec"]["conversion"] = webhooks.conversions(&endpoint())[0].1.clone();
@@ -94,10 +94,10 @@ async fn install(cluster: &Cluster) {
 }
 
 /// The certificates of a replica that runs, renewed with every start.
-type Slot = Arc<Mutex<Option<Certificates>>>;
+pub(crate) type Slot = Arc<Mutex<Option<Certificates>>>;
 
 /// Runs a replica. It serves in its own way: what matters here is its certificate.
-fn run(cluster: &Cluster, name: &str) -> Slot {
+pub(crate) fn run(cluster: &Cluster, name: &str) -> Slot {
     let slot = Slot::default();
     let (env, given) = (cluster.env().clone(), slot.clone());
     cluster.run_manager(name, move |manager| {
@@ -113,7 +113,7 @@ fn run(cluster: &Cluster, name: &str) -> Slot {
 }
 
 /// Verifies a chain as the API server does: by the CAs of a bundle, at this time.
-fn verify(chain: &[Vec<u8>], bundle: &[u8], now: Timestamp) -> Result<(), String> {
+pub(crate) fn verify(chain: &[Vec<u8>], bundle: &[u8], now: Timestamp) -> Result<(), String> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle) {
         roots.add(certificate.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
@@ -143,10 +143,10 @@ fn bundles(path: &str, object: &Value) -> Vec<(String, Vec<u8>)> {
 
 /// Compares what the replicas show with what the API server trusts.
 #[derive(Default)]
-struct Checker {
+pub(crate) struct Checker {
     replicas: Vec<Slot>,
     /// The newest bundle by object and entry.
-    trusted: BTreeMap<String, Vec<u8>>,
+    pub(crate) trusted: BTreeMap<String, Vec<u8>>,
     /// The chains that were shown so far.
     shown: Vec<Vec<Vec<u8>>>,
     most_trusted: usize,
@@ -199,7 +199,7 @@ impl Checker {
 }
 
 /// Checks at every request of a replica, in the background. A failed check is shown by `checker`.
-fn checking(cluster: &Cluster, checker: &Arc<Mutex<Checker>>) -> tokio::task::JoinHandle<()> {
+pub(crate) fn checking(cluster: &Cluster, checker: &Arc<Mutex<Checker>>) -> tokio::task::JoinHandle<()> {
     let (mut moments, checker, env) = (cluster.observe(), checker.clone(), cluster.env().clone());
     tokio::spawn(async move {
         loop {
@@ -212,7 +212,7 @@ fn checking(cluster: &Cluster, checker: &Arc<Mutex<Checker>>) -> tokio::task::Jo
     })
 }
 
-const REPLICAS: [&str; 3] = ["replica-0", "replica-1", "replica-2"];
+pub(crate) const REPLICAS: [&str; 3] = ["replica-0", "replica-1", "replica-2"];
 
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1, embedded = "two years pass")]
 async fn no_request_meets_a_certificate_that_is_not_trusted(cluster: Cluster) {

@@ -11,11 +11,12 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::issue::issue;
 use super::plan::{self, Step};
-use super::state::State;
+use super::state::{Pair, State};
 use super::trust::{self, Trusting};
 use crate::error::chain;
 use crate::tls::Shown;
@@ -49,6 +50,22 @@ pub(super) struct Keeper {
     shown: Shown,
     /// The last contents of the Secret, to restore it if it is deleted or emptied.
     seen: State,
+    /// What this replica serves with.
+    serving: Option<Pair>,
+    /// The CA of the next certificate, and since when every look found that all configurations trust it.
+    trusted: Option<(String, Instant)>,
+    /// The bundles that the last look wrote, which the next one must find.
+    written: Vec<(Trusting, String)>,
+}
+
+/// What a look found of the bundle in the configurations.
+enum Published {
+    /// Every configuration has it.
+    Held,
+    /// It was written to one, at least.
+    Wrote,
+    /// Somebody else has changed a configuration meanwhile.
+    Conflict,
 }
 
 /// The result of one check.
@@ -70,6 +87,8 @@ enum Failed {
     Make(rcgen::Error),
     #[error("use the certificate: {0}")]
     Unusable(crate::tls::CertificateError),
+    #[error("the caBundle that was written to {0} is not kept: somebody else changes or removes it")]
+    Undone(String),
 }
 
 impl Keeper {
@@ -82,7 +101,19 @@ impl Keeper {
         shown: Shown,
     ) -> Self {
         let names = endpoint.server_names();
-        Self { client, env, secret, trusting, endpoint, names, shown, seen: State::default() }
+        Self {
+            client,
+            env,
+            secret,
+            trusting,
+            endpoint,
+            names,
+            shown,
+            seen: State::default(),
+            serving: None,
+            trusted: None,
+            written: Vec::new(),
+        }
     }
 
     pub(super) async fn run(mut self, stop: CancellationToken) {
@@ -155,22 +186,55 @@ impl Keeper {
             tracing::warn!(name = %self.secret.1, "the Secret was emptied: writing it again");
             return self.write(secret, &self.seen.clone()).await;
         }
-        if let Some(current) = &state.current
-            && self.seen.current.as_ref() != Some(current)
-        {
-            self.shown.show(current.identity().map_err(Failed::Unusable)?);
-            tracing::info!(until = %current.facts.until, "serving webhooks with a new certificate");
+        if let Some(own) = self.displaced(&objects, &state) {
+            tracing::warn!(name = %self.secret.1, "somebody replaced the certificate by one that is not trusted yet");
+            return self.write(secret, &state.reinstated(own)).await;
         }
         self.seen = state.clone();
-        if !state.is_blank() && !self.publish(&objects, &state.bundle()).await? {
-            return Ok(Looked::Conflict);
+        if self.shown.check(self.env.now()).is_err() {
+            // Even a certificate that is not trusted is better than none.
+            self.serve(&state)?;
         }
+        match self.publish(&objects, &state).await? {
+            Published::Conflict => return Ok(Looked::Conflict),
+            Published::Wrote => return Ok(Looked::Wrote),
+            Published::Held => {}
+        }
+        self.serve(&state)?;
         self.take_step(secret, state).await
+    }
+
+    /// The certificate that this replica serves with, if the Secret knows nothing of it and holds one instead that a
+    /// configuration does not trust. No renewal leads there: somebody replaced the Secret, for example by an old copy.
+    fn displaced(&self, objects: &[(Trusting, Value)], state: &State) -> Option<Pair> {
+        let own = self.serving.as_ref().filter(|own| own.facts.is_valid(self.env.now()))?;
+        if state.knows(&own.ca) {
+            return None;
+        }
+        let trusts = |ca: &str| objects.iter().all(|(_, object)| trust::trusts(object, &self.endpoint, ca));
+        let usable = state.current.as_ref().is_some_and(|current| trusts(&current.ca));
+        (!usable).then(|| own.clone())
+    }
+
+    /// Serves with the current certificate from now on.
+    fn serve(&mut self, state: &State) -> Result<(), Failed> {
+        let Some(current) = &state.current else { return Ok(()) };
+        if self.serving.as_ref() != Some(current) {
+            self.shown.show(current.identity().map_err(Failed::Unusable)?);
+            self.serving = Some(current.clone());
+            tracing::info!(until = %current.facts.until, "serving webhooks with a new certificate");
+        }
+        Ok(())
+    }
+
+    /// How long this replica has seen that every configuration trusts the next certificate.
+    fn trusted_for(&self) -> Duration {
+        self.trusted.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed())
     }
 
     async fn take_step(&self, secret: Option<Secret>, state: State) -> Result<Looked, Failed> {
         let now = self.env.now();
-        let state = match plan::step(&state, &self.names, now) {
+        let state = match plan::step(&state, &self.names, now, self.trusted_for()) {
             Step::Wait(until) => return Ok(Looked::Rest(until)),
             Step::Make => {
                 let names = plan::names_of_next(&state, &self.names);
@@ -228,18 +292,48 @@ impl Keeper {
         Api::all_with(self.client.clone(), &one.resource)
     }
 
-    /// Makes every configuration trust the bundle. Returns `false` if one has changed since it was read.
-    async fn publish(&self, objects: &[(Trusting, Value)], bundle: &str) -> Result<bool, Failed> {
+    /// Makes every configuration trust what the Secret holds, and notes since when they are seen to trust the next
+    /// certificate.
+    async fn publish(&mut self, objects: &[(Trusting, Value)], state: &State) -> Result<Published, Failed> {
+        let noted = self.trusted.take();
+        let published = match state.is_blank() {
+            true => Published::Held,
+            false => self.write_bundle(objects, &state.bundle()).await?,
+        };
+        let next = state.next.as_ref().filter(|_| matches!(published, Published::Held));
+        self.trusted = next.map(|next| match noted {
+            Some((ca, since)) if ca == next.pair.ca => (ca, since),
+            _ => (next.pair.ca.clone(), Instant::now()),
+        });
+        Ok(published)
+    }
+
+    async fn write_bundle(
+        &mut self,
+        objects: &[(Trusting, Value)],
+        bundle: &str,
+    ) -> Result<Published, Failed> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
+        let before = std::mem::take(&mut self.written);
+        let mut undone = None;
         for (one, object) in objects {
             let Some(change) = trust::change(object, &self.endpoint, bundle) else { continue };
             match self.api(one).patch(&one.name, &params, &Patch::Apply(&change)).await {
                 Ok(_) => tracing::info!(kind = one.resource.kind, name = one.name, "wrote the caBundle"),
-                Err(error) if is_conflict(&error) => return Ok(false),
+                Err(error) if is_conflict(&error) => return Ok(Published::Conflict),
                 Err(source) => return Err(request_failed("write the caBundle of", one, source)),
             }
+            let written = (one.clone(), bundle.to_owned());
+            if before.contains(&written) {
+                undone = Some(format!("{} {}", one.resource.kind, one.name));
+            }
+            self.written.push(written);
         }
-        Ok(true)
+        match undone {
+            Some(what) => Err(Failed::Undone(what)),
+            None if self.written.is_empty() => Ok(Published::Held),
+            None => Ok(Published::Wrote),
+        }
     }
 }
 

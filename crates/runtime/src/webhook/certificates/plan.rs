@@ -1,6 +1,7 @@
 //! Decides the next step for the certificates, from the contents of the Secret and the time.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -20,6 +21,11 @@ const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// watch broke lists again within a minute.
 pub(super) const SETTLE: SignedDuration = SignedDuration::from_mins(10);
 
+/// How long a replica itself must have seen that every configuration trusts the next certificate before it promotes it,
+/// by the monotonic clock. The wall clocks of two replicas may differ by more than [`SETTLE`]; API servers see a change
+/// within milliseconds.
+pub(super) const SEEN: Duration = Duration::from_secs(3);
+
 /// The next step. At that point, every configuration trusts what the Secret contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -35,8 +41,9 @@ pub(super) enum Step {
     Wait(Timestamp),
 }
 
-/// Returns the next step for a server with these names.
-pub(super) fn step(state: &State, names: &[String], now: Timestamp) -> Step {
+/// Returns the next step for a server with these names. `trusted` is how long this replica has seen that every
+/// configuration trusts the next certificate.
+pub(super) fn step(state: &State, names: &[String], now: Timestamp, trusted: Duration) -> Step {
     let current = state.current.as_ref().filter(|pair| pair.facts.is_valid(now));
     match (&state.next, current) {
         (Some(next), _) if !next.pair.facts.is_valid(now) => Step::Make,
@@ -47,7 +54,10 @@ pub(super) fn step(state: &State, names: &[String], now: Timestamp) -> Step {
             // The clock was set back after the time was recorded, so that time is meaningless.
             Some(settled) if settled > now.saturating_add(SETTLE).unwrap_or(now) => Step::NotePublished,
             Some(settled) if settled > now => Step::Wait(settled),
-            Some(_) => Step::Promote,
+            Some(_) => match SEEN.saturating_sub(trusted) {
+                Duration::ZERO => Step::Promote,
+                left => Step::Wait(now.saturating_add(left).unwrap_or(now)),
+            },
         },
         (None, None) => Step::Make,
         (None, Some(current)) => {

@@ -123,11 +123,35 @@ impl State {
         self.current.is_none() && self.next.is_none()
     }
 
-    /// Returns the CAs that the API server must trust, in PEM.
+    /// Returns the CAs that the API server must trust, in PEM. Their order does not change when a certificate is promoted:
+    /// each change of a bundle makes the API servers open new connections.
     pub(super) fn bundle(&self) -> String {
+        let retired = self.retired.iter().map(|retired| retired.ca.as_str());
         let current = self.current.iter().map(|pair| pair.ca.as_str());
         let next = self.next.iter().map(|next| next.pair.ca.as_str());
-        current.chain(next).chain(self.retired.iter().map(|retired| retired.ca.as_str())).collect()
+        retired.chain(current).chain(next).collect()
+    }
+
+    /// Whether the CA is one of those that the API server must trust.
+    pub(super) fn knows(&self, ca: &str) -> bool {
+        let pairs = self.current.iter().chain(self.next.iter().map(|next| &next.pair));
+        pairs
+            .map(|pair| &pair.ca)
+            .chain(self.retired.iter().map(|retired| &retired.ca))
+            .any(|known| known == ca)
+    }
+
+    /// Makes `own` the current certificate, in place of one that somebody else put into the Secret and that no
+    /// configuration trusts yet. That one becomes the next one if it is valid for longer.
+    pub(super) fn reinstated(mut self, own: Pair) -> Self {
+        let until = own.facts.until;
+        let Some(found) = self.current.replace(own) else { return self };
+        if self.next.is_none() && found.facts.until > until {
+            return self.with_next(found);
+        }
+        // Other replicas may serve with it.
+        self.retired.push(Retired { ca: found.ca, until: found.facts.until });
+        self
     }
 
     pub(super) fn with_next(mut self, pair: Pair) -> Self {

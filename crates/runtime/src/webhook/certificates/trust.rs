@@ -46,6 +46,17 @@ pub(super) fn change(object: &Value, endpoint: &Endpoint, bundle: &str) -> Optio
     }))
 }
 
+/// Returns whether all entries of the object that lead to the endpoint trust the CA.
+pub(super) fn trusts(object: &Value, endpoint: &Endpoint, ca: &str) -> bool {
+    let hooks = object["webhooks"].as_array().into_iter().flatten().map(|hook| &hook["clientConfig"]);
+    let configs = hooks.chain([&object["spec"]["conversion"]["webhook"]["clientConfig"]]);
+    let mut own = configs.filter(|config| endpoint.is_called_by(config));
+    own.all(|config| {
+        let bundle = STANDARD.decode(config["caBundle"].as_str().unwrap_or_default()).unwrap_or_default();
+        String::from_utf8_lossy(&bundle).contains(ca.trim())
+    })
+}
+
 /// Returns all entries of a configuration that lead to the endpoint, if at least one of them has another bundle.
 fn entries(hooks: &[Value], endpoint: &Endpoint, encoded: &str) -> Option<Value> {
     let own = || hooks.iter().filter(|hook| endpoint.is_called_by(&hook["clientConfig"]));
@@ -84,6 +95,22 @@ mod tests {
         );
         let current = object(json!([hook("a", "op", &encoded), hook("b", "other", "b2xk")]));
         assert_eq!(change(&current, &endpoint, "new"), None);
+    }
+
+    #[test]
+    fn every_entry_of_the_endpoint_must_trust_a_ca() {
+        let endpoint = Endpoint::service("ops", "op");
+        let [both, old] = ["old\nnew\n", "old\n"].map(|bundle| STANDARD.encode(bundle));
+        let object = |hooks: Value| json!({ "webhooks": hooks });
+        let all = object(json!([hook("a", "op", &both), hook("b", "other", &old)]));
+        assert!(trusts(&all, &endpoint, "new\n") && trusts(&all, &endpoint, "old\n"));
+        let part = object(json!([hook("a", "op", &both), hook("b", "op", &old)]));
+        assert!(!trusts(&part, &endpoint, "new\n") && trusts(&part, &endpoint, "old\n"));
+        let without = json!({ "spec": { "conversion": { "strategy": "None" } } });
+        assert!(trusts(&without, &endpoint, "new\n"), "it does not lead here");
+        let service = json!({ "namespace": "ops", "name": "op", "path": "/convert" });
+        let webhook = json!({ "clientConfig": { "service": service } });
+        assert!(!trusts(&json!({ "spec": { "conversion": { "webhook": webhook } } }), &endpoint, "new\n"));
     }
 
     #[test]

@@ -76,6 +76,8 @@ struct State {
     /// Where the webhooks of a deployment are served over TLS, by the deployment's name. Its replicas share the
     /// listener, which is closed when no replica is left.
     ports: BTreeMap<String, (SocketAddr, Weak<TcpListener>)>,
+    /// The probes of the operators that registered the webhooks of a deployment over TLS, by the deployment's name.
+    probes: BTreeMap<String, Arc<Probe>>,
     /// The namespaces and names of the Secrets with the certificates of operators.
     secrets: BTreeSet<(String, String)>,
     /// The lock by which this test has its turn to convert the objects of a CRD, by the CRD's name.
@@ -241,8 +243,14 @@ impl Drop for Registration {
 }
 
 impl Registration {
-    /// Sets how to find out whether the API server calls the webhooks.
-    pub(crate) fn probe(mut self, probe: Arc<Probe>) -> Self {
+    /// Sets how to find out whether the API server calls the webhooks of this deployment.
+    pub(crate) fn probe(mut self, deployment: &str, probe: Arc<Probe>) -> Self {
+        let mut state = self.registrations.state.lock();
+        match state.probes.get(deployment) {
+            Some(first) if self.before == self.wanted => probe.follow(first.clone()),
+            _ => drop(state.probes.insert(deployment.to_owned(), probe.clone())),
+        }
+        drop(state);
         self.probe = Some(probe);
         self
     }

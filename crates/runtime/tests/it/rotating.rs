@@ -46,6 +46,16 @@ fn reviewed(manager: Manager) -> Manager {
     manager.webhook(Webhook::validate(allow).side_effects(SideEffects::None))
 }
 
+/// Runs the replicas, and waits until the API server calls them.
+async fn start(cluster: &Cluster) {
+    for name in REPLICAS {
+        cluster.run_manager(name, reviewed);
+    }
+    cluster.apply(map("first", "x")).await.unwrap();
+    let timeline = cluster.timeline();
+    assert!(!timeline.contains("cannot register"), "one of the replicas was called: {timeline}");
+}
+
 /// A request that failed.
 #[derive(Clone, Debug)]
 struct Failure {
@@ -150,10 +160,7 @@ async fn bundle(cluster: &Cluster) -> String {
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, real_time = true)]
 async fn no_request_fails_while_the_certificates_are_renewed(cluster: Cluster) {
     cluster.env().shift_clock(-AGE);
-    for name in REPLICAS {
-        cluster.run_manager(name, reviewed);
-    }
-    cluster.apply(map("first", "x")).await.unwrap();
+    start(&cluster).await;
     let load = Load::start(&cluster);
     let old = load.until("before the renewal", |secret| text(secret, "tls.crt").is_some()).await;
 
@@ -184,10 +191,7 @@ async fn no_request_fails_while_the_certificates_are_renewed(cluster: Cluster) {
 /// One replica after the other is killed. What it was reviewing breaks; every later request is reviewed by the others.
 #[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, real_time = true)]
 async fn requests_go_on_when_a_replica_is_killed(cluster: Cluster) {
-    for name in REPLICAS {
-        cluster.run_manager(name, reviewed);
-    }
-    cluster.apply(map("first", "x")).await.unwrap();
+    start(&cluster).await;
     let load = Load::start(&cluster);
     assert_eq!(load.go_on().await.len(), 0);
     for name in &REPLICAS[1..] {

@@ -62,7 +62,7 @@ pub(crate) fn serve(
             tracing::error!(operator, %error, "the webhooks of an operator cannot be served");
         }
     });
-    let registration = registration.map(|registration| registration.probe(probe));
+    let registration = registration.map(|registration| registration.probe(&deployment, probe));
     Ok((manager, Some((ServedWebhook::server(task), registration))))
 }
 

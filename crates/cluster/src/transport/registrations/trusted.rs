@@ -2,8 +2,8 @@
 //! that the operator has made.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use evenkeel_runtime::webhook::{Admission, Verdict, Webhook};
@@ -73,21 +73,38 @@ pub(crate) struct Probe {
     mutating: AtomicBool,
     validating: AtomicBool,
     namespace: String,
+    /// The probe of the operator that registered the webhooks, if this operator is another replica. The replicas share a
+    /// port, and nobody knows which of them is called.
+    first: OnceLock<Arc<Probe>>,
 }
 
 async fn see_mutation(lease: Lease, request: Admission<Lease, Probe>) -> HookResult<Lease> {
-    request.state().mutating.store(true, Ordering::SeqCst);
+    request.state().note(|probe| &probe.mutating);
     Ok(lease)
 }
 
 async fn see_validation(_: Arc<Lease>, request: Admission<Lease, Probe>) -> HookResult<Verdict> {
-    request.state().validating.store(true, Ordering::SeqCst);
+    request.state().note(|probe| &probe.validating);
     Ok(Verdict::allow())
 }
 
 impl Probe {
     pub(crate) fn new(namespace: &str) -> Arc<Self> {
         Arc::new(Self { namespace: namespace.to_owned(), ..Self::default() })
+    }
+
+    /// Makes this the probe of another replica: the first one knows of its calls, too.
+    pub(super) fn follow(&self, first: Arc<Self>) {
+        // A probe has one deployment, and that one first replica.
+        let _ = self.first.set(first);
+    }
+
+    /// Notes that a webhook was called.
+    fn note(&self, which: fn(&Self) -> &AtomicBool) {
+        which(self).store(true, Ordering::SeqCst);
+        if let Some(first) = self.first.get() {
+            which(first).store(true, Ordering::SeqCst);
+        }
     }
 
     /// Adds the probing webhooks to a manager. They review objects with a label that nobody else uses.
@@ -110,7 +127,7 @@ impl Probe {
     }
 
     /// Waits until the API server calls the webhooks of these configurations. If they are new, the call must reach this
-    /// operator, and not a previous one that is about to end.
+    /// operator or one of its replicas, and not a previous one that is about to end.
     pub(super) async fn await_calls(
         &self,
         client: &Client,

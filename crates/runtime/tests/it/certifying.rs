@@ -263,7 +263,7 @@ async fn no_request_meets_a_certificate_that_is_not_trusted(cluster: Cluster) {
 }
 
 /// Whoever changes a bundle, empties the Secret or deletes it: it is put right at once, with the same certificate.
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2, embedded = "its webhooks review all tests")]
 async fn what_others_change_is_repaired(cluster: Cluster) {
     install(&cluster).await;
     let slots = ["replica-0", "replica-1"].map(|name| run(&cluster, name));
@@ -312,7 +312,7 @@ async fn what_others_change_is_repaired(cluster: Cluster) {
 }
 
 /// A configuration that comes later, or whose webhooks lead elsewhere in part.
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "its webhooks review all tests")]
 async fn configurations_may_come_later(cluster: Cluster) {
     let slot = run(&cluster, "replica-0");
     cluster.settled().await;

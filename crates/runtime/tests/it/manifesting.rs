@@ -128,7 +128,7 @@ async fn assert_refused(verbs: &Verbs, rules: &[PolicyRule], at: usize, verb: &s
 }
 
 /// With webhooks, the rules allow exactly what the certificates need, by name.
-#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9)]
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 9, embedded = "its webhooks review all tests")]
 async fn webhooks_keep_their_certificates_under_their_rules(cluster: Cluster) {
     use evenkeel_runtime::webhook::{Admission, Certificates, Endpoint, Verdict, Webhook};
     use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;

@@ -20,9 +20,9 @@ pub(crate) const SPLICED_TEXT_MAX: usize = br#""resourceVersion":"18446744073709
 ///
 /// Reading a body never fails: a watch that cannot continue says so in its last event, or ends.
 #[derive(Default)]
-pub struct Body(Kind);
+pub struct Body(Content);
 
-enum Kind {
+enum Content {
     /// The bytes still to be written.
     One(Bytes),
     /// An object with its resource version inserted.
@@ -56,7 +56,7 @@ pub struct Spliced {
     done: usize,
 }
 
-impl Default for Kind {
+impl Default for Content {
     fn default() -> Self {
         Self::One(Bytes::new())
     }
@@ -72,60 +72,60 @@ impl Body {
     pub fn slices(slices: impl IntoIterator<Item = Bytes>) -> Self {
         let slices: VecDeque<Bytes> = slices.into_iter().filter(|it| !it.is_empty()).collect();
         let len = slices.iter().map(|it| it.len() as u64).sum();
-        Self(Kind::Whole(slices, len))
+        Self(Content::Whole(slices, len))
     }
 
     /// Creates a body whose pieces are made on demand. `len` is their total length, if known.
     pub(crate) fn lazy(len: Option<u64>, pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
-        Self(Kind::Lazy(Box::new(pieces), len))
+        Self(Content::Lazy(Box::new(pieces), len))
     }
 
     /// Creates the body of a watch from a stream, which is polled on demand.
     pub fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self(Kind::Stream(Box::pin(stream)))
+        Self(Content::Stream(Box::pin(stream)))
     }
 
     /// Whether this is a watch, whose pieces arrive as events happen and whose end is not known.
     pub fn is_watch(&self) -> bool {
-        matches!(self.0, Kind::Stream(_))
+        matches!(self.0, Content::Stream(_))
     }
 
     /// Polls for the next part. Unlike a frame of [`http_body::Body`], which is contiguous bytes, it is never
     /// a copy.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
         match &mut self.0 {
-            Kind::One(bytes) => {
+            Content::One(bytes) => {
                 let bytes = std::mem::take(bytes);
                 Poll::Ready((!bytes.is_empty()).then_some(Piece::Bytes(bytes)))
             }
-            Kind::Spliced(_) => match std::mem::take(&mut self.0) {
-                Kind::Spliced(spliced) => Poll::Ready(Some(Piece::Spliced(spliced))),
+            Content::Spliced(_) => match std::mem::take(&mut self.0) {
+                Content::Spliced(spliced) => Poll::Ready(Some(Piece::Spliced(spliced))),
                 _ => Poll::Ready(None),
             },
-            Kind::Whole(slices, left) => {
+            Content::Whole(slices, left) => {
                 let next = slices.pop_front();
                 *left -= next.as_ref().map_or(0, |it| it.len() as u64);
                 Poll::Ready(next.map(Piece::Bytes))
             }
-            Kind::Lazy(pieces, left) => {
+            Content::Lazy(pieces, left) => {
                 let next = pieces.next();
                 if let (Some(left), Some(piece)) = (left, &next) {
                     *left = left.saturating_sub(piece.len() as u64);
                 }
                 Poll::Ready(next.map(Piece::Bytes))
             }
-            Kind::Stream(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(Piece::Bytes)),
+            Content::Stream(stream) => stream.as_mut().poll_next(cx).map(|next| next.map(Piece::Bytes)),
         }
     }
 
     /// The number of bytes left, if known.
     pub(crate) fn whole_len(&self) -> Option<usize> {
         match &self.0 {
-            Kind::One(bytes) => Some(bytes.len()),
-            Kind::Spliced(spliced) => Some(spliced.remaining()),
-            Kind::Whole(_, len) => usize::try_from(*len).ok(),
-            Kind::Lazy(_, len) => len.and_then(|len| usize::try_from(len).ok()),
-            Kind::Stream(_) => None,
+            Content::One(bytes) => Some(bytes.len()),
+            Content::Spliced(spliced) => Some(spliced.remaining()),
+            Content::Whole(_, len) => usize::try_from(*len).ok(),
+            Content::Lazy(_, len) => len.and_then(|len| usize::try_from(len).ok()),
+            Content::Stream(_) => None,
         }
     }
 
@@ -133,9 +133,9 @@ impl Body {
     /// while it is read.
     pub(crate) fn starts_with(&self, beginning: &[u8]) -> bool {
         match &self.0 {
-            Kind::One(bytes) => bytes.starts_with(beginning),
-            Kind::Whole(slices, _) => slices.front().is_some_and(|it| it.starts_with(beginning)),
-            Kind::Spliced(_) | Kind::Lazy(..) | Kind::Stream(_) => false,
+            Content::One(bytes) => bytes.starts_with(beginning),
+            Content::Whole(slices, _) => slices.front().is_some_and(|it| it.starts_with(beginning)),
+            Content::Spliced(_) | Content::Lazy(..) | Content::Stream(_) => false,
         }
     }
 
@@ -152,19 +152,19 @@ impl Body {
     /// Returns the bytes; `None` for a watch.
     pub fn whole(self) -> Option<Bytes> {
         match self.0 {
-            Kind::One(bytes) => Some(bytes),
-            Kind::Spliced(spliced) => Some(spliced.chunks().concat().into()),
-            Kind::Whole(slices, _) => Some(slices.into_iter().flatten().collect()),
-            Kind::Lazy(pieces, _) => Some(pieces.flatten().collect()),
-            Kind::Stream(_) => None,
+            Content::One(bytes) => Some(bytes),
+            Content::Spliced(spliced) => Some(spliced.chunks().concat().into()),
+            Content::Whole(slices, _) => Some(slices.into_iter().flatten().collect()),
+            Content::Lazy(pieces, _) => Some(pieces.flatten().collect()),
+            Content::Stream(_) => None,
         }
     }
 
     /// Returns the parts of the body in order; `None` for a watch.
     pub(crate) fn into_pieces(self) -> Option<Box<dyn Iterator<Item = Bytes> + Send>> {
         match self.0 {
-            Kind::Lazy(pieces, _) => Some(pieces),
-            Kind::Whole(slices, _) => Some(Box::new(slices.into_iter())),
+            Content::Lazy(pieces, _) => Some(pieces),
+            Content::Whole(slices, _) => Some(Box::new(slices.into_iter())),
             other => Self(other).whole().map(|bytes| Box::new(std::iter::once(bytes)) as Box<_>),
         }
     }
@@ -172,13 +172,13 @@ impl Body {
 
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
-        Self(Kind::One(bytes.into()))
+        Self(Content::One(bytes.into()))
     }
 }
 
 impl From<Spliced> for Body {
     fn from(spliced: Spliced) -> Self {
-        Self(Kind::Spliced(spliced))
+        Self(Content::Spliced(spliced))
     }
 }
 
@@ -270,11 +270,11 @@ impl Buf for Piece {
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
-            Kind::One(bytes) => write!(f, "Body({} bytes)", bytes.len()),
-            Kind::Spliced(spliced) => write!(f, "Body({} bytes)", spliced.remaining()),
-            Kind::Whole(_, len) | Kind::Lazy(_, Some(len)) => write!(f, "Body({len} bytes)"),
-            Kind::Lazy(_, None) => f.write_str("Body(lazy)"),
-            Kind::Stream(_) => f.write_str("Body(stream)"),
+            Content::One(bytes) => write!(f, "Body({} bytes)", bytes.len()),
+            Content::Spliced(spliced) => write!(f, "Body({} bytes)", spliced.remaining()),
+            Content::Whole(_, len) | Content::Lazy(_, Some(len)) => write!(f, "Body({len} bytes)"),
+            Content::Lazy(_, None) => f.write_str("Body(lazy)"),
+            Content::Stream(_) => f.write_str("Body(stream)"),
         }
     }
 }
@@ -292,20 +292,20 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::One(bytes) => bytes.is_empty(),
-            Kind::Spliced(_) => false,
-            Kind::Whole(slices, _) => slices.is_empty(),
-            Kind::Lazy(_, left) => *left == Some(0),
-            Kind::Stream(_) => false,
+            Content::One(bytes) => bytes.is_empty(),
+            Content::Spliced(_) => false,
+            Content::Whole(slices, _) => slices.is_empty(),
+            Content::Lazy(_, left) => *left == Some(0),
+            Content::Stream(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::One(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Spliced(spliced) => SizeHint::with_exact(spliced.remaining() as u64),
-            Kind::Whole(_, len) | Kind::Lazy(_, Some(len)) => SizeHint::with_exact(*len),
-            Kind::Lazy(_, None) | Kind::Stream(_) => SizeHint::default(),
+            Content::One(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Spliced(spliced) => SizeHint::with_exact(spliced.remaining() as u64),
+            Content::Whole(_, len) | Content::Lazy(_, Some(len)) => SizeHint::with_exact(*len),
+            Content::Lazy(_, None) | Content::Stream(_) => SizeHint::default(),
         }
     }
 }

@@ -13,7 +13,7 @@ struct Field {
 }
 
 /// The selectable fields of a kind, besides `metadata.name` and `metadata.namespace`.
-struct Kind {
+struct Selectable {
     group: &'static str,
     kind: &'static str,
     fields: &'static [Field],
@@ -24,7 +24,8 @@ struct Kind {
 }
 
 /// The defaults, which hold for most kinds.
-const KIND: Kind = Kind { group: "", kind: "", fields: &[], by_namespace: true, refusal: not_supported };
+const USUAL: Selectable =
+    Selectable { group: "", kind: "", fields: &[], by_namespace: true, refusal: not_supported };
 
 fn not_supported(label: &str) -> String {
     format!("field label not supported: {label}")
@@ -34,8 +35,8 @@ macro_rules! fields {
     ($($label:literal => $read:expr),* $(,)?) => { &[$(Field { label: $label, read: $read }),*] };
 }
 
-const KINDS: &[Kind] = &[
-    Kind {
+const KINDS: &[Selectable] = &[
+    Selectable {
         kind: "Pod",
         fields: fields! {
             "spec.nodeName" => |o| text(&o["spec"]["nodeName"]),
@@ -48,9 +49,9 @@ const KINDS: &[Kind] = &[
             "status.podIPs" => |o| text(&o["status"]["podIP"]),
             "status.nominatedNodeName" => |o| text(&o["status"]["nominatedNodeName"]),
         },
-        ..KIND
+        ..USUAL
     },
-    Kind {
+    Selectable {
         kind: "Event",
         fields: fields! {
             "involvedObject.kind" => |o| text(&o["involvedObject"]["kind"]),
@@ -65,49 +66,49 @@ const KINDS: &[Kind] = &[
             "source" => event_source,
             "type" => |o| text(&o["type"]),
         },
-        ..KIND
+        ..USUAL
     },
-    Kind {
+    Selectable {
         kind: "Node",
         by_namespace: false,
         fields: fields! { "spec.unschedulable" => |o| boolean(&o["spec"]["unschedulable"]) },
-        ..KIND
+        ..USUAL
     },
-    Kind {
+    Selectable {
         kind: "Namespace",
         by_namespace: false,
         fields: fields! { "status.phase" => |o| text(&o["status"]["phase"]) },
-        ..KIND
+        ..USUAL
     },
-    Kind { kind: "Secret", fields: fields! { "type" => |o| text(&o["type"]) }, ..KIND },
-    Kind {
+    Selectable { kind: "Secret", fields: fields! { "type" => |o| text(&o["type"]) }, ..USUAL },
+    Selectable {
         kind: "ReplicationController",
         fields: fields! { "status.replicas" => |o| number(&o["status"]["replicas"]) },
-        ..KIND
+        ..USUAL
     },
-    Kind {
+    Selectable {
         kind: "Service",
         fields: fields! {
             "spec.clusterIP" => |o| text(&o["spec"]["clusterIP"]),
             "spec.type" => |o| text(&o["spec"]["type"]),
         },
-        ..KIND
+        ..USUAL
     },
-    Kind {
+    Selectable {
         group: "batch",
         kind: "Job",
         refusal: |label| format!("field label {} not supported for Job", quote(label)),
         fields: fields! { "status.successful" => |o| number(&o["status"]["succeeded"]) },
-        ..KIND
+        ..USUAL
     },
-    Kind {
+    Selectable {
         group: "certificates.k8s.io",
         kind: "CertificateSigningRequest",
         by_namespace: false,
         fields: fields! { "spec.signerName" => |o| text(&o["spec"]["signerName"]) },
-        ..KIND
+        ..USUAL
     },
-    Kind {
+    Selectable {
         group: "resource.k8s.io",
         kind: "ResourceSlice",
         refusal: |label| {
@@ -117,11 +118,11 @@ const KINDS: &[Kind] = &[
             "spec.nodeName" => |o| text(&o["spec"]["nodeName"]),
             "spec.driver" => |o| text(&o["spec"]["driver"]),
         },
-        ..KIND
+        ..USUAL
     },
 ];
 
-fn find(group: &str, kind: &str) -> Option<&'static Kind> {
+fn find(group: &str, kind: &str) -> Option<&'static Selectable> {
     KINDS.iter().find(|it| it.group == group && it.kind == kind)
 }
 

@@ -49,7 +49,7 @@ impl WebhookClient {
         seconds: u64,
         body: Bytes,
     ) -> Result<WebhookAnswer, CallError> {
-        let place = Place::of(config).map_err(CallError::Config)?;
+        let place = Endpoint::of(config).map_err(CallError::Config)?;
         let path = format!("{}?timeout={seconds}s", place.path);
         let url = format!("https://{}{path}", place.authority);
         let failed = |why: String| CallError::Request(format!("Post {}: {why}", quote(&url)));
@@ -123,7 +123,7 @@ fn ca_bundle(config: &Value) -> Vec<u8> {
 }
 
 /// The endpoint in a client configuration.
-struct Place<'a> {
+struct Endpoint<'a> {
     /// The host and port of the URL, as written.
     authority: String,
     /// The host and port, with the default port if the URL has none.
@@ -140,7 +140,7 @@ struct Service<'a> {
     port: u64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Endpoint<'a> {
     fn of(config: &'a Value) -> Result<Self, String> {
         let reference = &config["service"];
         if !reference.is_null() {

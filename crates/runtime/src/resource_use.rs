@@ -47,7 +47,7 @@ pub type UseListener = dyn Fn(&str, &str) + Send + Sync;
 #[derive(Default)]
 struct Inner {
     /// By group, then by plural. A missing resource has no objects and was never used.
-    resources: BTreeMap<String, BTreeMap<String, State>>,
+    resources: BTreeMap<String, BTreeMap<String, Usage>>,
     /// The parts that sleep until the first use of any resource.
     any: Vec<Sleeper>,
     is_used: bool,
@@ -55,7 +55,7 @@ struct Inner {
 }
 
 #[derive(Default)]
-struct State {
+struct Usage {
     stage: Stage,
     /// The group and plural of resources that count as used when this one is used.
     entails: Vec<(String, String)>,
@@ -194,13 +194,13 @@ impl ResourceUse {
 }
 
 impl Inner {
-    fn state(&mut self, group: &str, plural: &str) -> &mut State {
+    fn state(&mut self, group: &str, plural: &str) -> &mut Usage {
         if !self.resources.contains_key(group) {
             self.resources.insert(group.to_owned(), BTreeMap::new());
         }
         let group = self.resources.get_mut(group).expect("it was inserted if it was missing");
         if !group.contains_key(plural) {
-            group.insert(plural.to_owned(), State::default());
+            group.insert(plural.to_owned(), Usage::default());
         }
         group.get_mut(plural).expect("it was inserted if it was missing")
     }

@@ -17,7 +17,7 @@ use futures::future::join_all;
 use serde_json::Value;
 
 use self::answer::Verdict;
-use self::audit::Place;
+use self::audit::Invocation;
 use super::access::Access;
 use super::admission_policy::{Matched, matches, registered, request};
 use super::plugin::Admission;
@@ -62,7 +62,7 @@ pub(super) async fn mutate(admission: &Admission<'_>, object: &mut Value, reinvo
     let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
     let mut changed = false;
     for (index, hook) in hooks.iter().enumerate() {
-        let place = Place::mutating(0, index);
+        let place = Invocation::mutating(0, index);
         let Some(outcome) = mutate_by(admission, hook, object, place).await? else { continue };
         if outcome {
             changed = true;
@@ -81,7 +81,7 @@ pub(super) async fn mutate(admission: &Admission<'_>, object: &mut Value, reinvo
         again.append(&mut seen);
     }
     for index in again {
-        mutate_by(admission, &hooks[index], object, Place::mutating(1, index)).await?;
+        mutate_by(admission, &hooks[index], object, Invocation::mutating(1, index)).await?;
     }
     Ok(())
 }
@@ -97,7 +97,7 @@ pub(super) async fn validate(admission: &Admission<'_>, object: &Value) -> Resul
     }
     let verdicts = asked.iter().enumerate().map(|(index, (hook, about))| async move {
         let verdict = call_webhook(admission, hook, about, false).await;
-        apply_failure_policy(admission, hook, verdict, Place::validating(index)).map(|_| ())
+        apply_failure_policy(admission, hook, verdict, Invocation::validating(index)).map(|_| ())
     });
     join_all(verdicts).await.into_iter().collect()
 }
@@ -109,7 +109,7 @@ async fn mutate_by(
     admission: &Admission<'_>,
     hook: &Webhook,
     object: &mut Value,
-    place: Place,
+    place: Invocation,
 ) -> Result<Option<bool>> {
     let Some(asked) = match_request(admission, hook, object).await? else { return Ok(None) };
     let patched = match call_webhook(admission, hook, &asked, true).await {
@@ -138,7 +138,7 @@ fn apply_failure_policy<T>(
     admission: &Admission<'_>,
     hook: &Webhook,
     outcome: std::result::Result<T, Failure>,
-    place: Place,
+    place: Invocation,
 ) -> Result<Option<T>> {
     match outcome {
         Ok(value) => Ok(Some(value)),

@@ -42,10 +42,10 @@ pub(crate) struct Trail {
     recording: Recording,
     /// Whether the stage `ResponseStarted` is recorded.
     long_running: bool,
-    state: Mutex<State>,
+    state: Mutex<TrailState>,
 }
 
-struct State {
+struct TrailState {
     event: Event,
     /// Whether the last stage was recorded.
     finished: bool,
@@ -65,7 +65,7 @@ impl Trail {
         long_running: bool,
         event: Event,
     ) -> Self {
-        let state = Mutex::new(State { event, finished: false, final_annotations: Vec::new() });
+        let state = Mutex::new(TrailState { event, finished: false, final_annotations: Vec::new() });
         Self { sink, env, recording, long_running, state }
     }
 

@@ -26,9 +26,9 @@ pub struct KeyError;
 /// Normally it is an ECDSA key, whose public half anybody can read (`/openid/v1/jwks`). ECDSA signatures are
 /// random, but a simulation must repeat exactly from its seed, so a seeded [`Env`] signs with an HMAC key
 /// derived from the seed.
-pub struct SigningKey(Kind);
+pub struct SigningKey(Algorithm);
 
-enum Kind {
+enum Algorithm {
     /// An ECDSA key pair, boxed because it is large, and its key ID.
     Ecdsa(Box<EcdsaKeyPair>, String),
     Seeded(hmac::Key),
@@ -60,7 +60,7 @@ impl SigningKey {
         let pair = pair.map_err(|_| KeyError)?;
         let spki: Vec<u8> = P256_SPKI.iter().chain(pair.public_key().as_ref()).copied().collect();
         let id = base64url(digest::digest(&digest::SHA256, &spki).as_ref());
-        Ok(Self(Kind::Ecdsa(Box::new(pair), id)))
+        Ok(Self(Algorithm::Ecdsa(Box::new(pair), id)))
     }
 
     /// Creates a key for a server that was given none.
@@ -76,49 +76,49 @@ impl SigningKey {
 
     fn seeded(seed: u64) -> Self {
         let secret = format!("evenkeel service accounts {seed}");
-        Self(Kind::Seeded(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())))
+        Self(Algorithm::Seeded(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())))
     }
 
     /// The algorithm's name in a token's header (`alg`).
     pub(crate) fn algorithm(&self) -> &'static str {
         match &self.0 {
-            Kind::Ecdsa(..) => "ES256",
-            Kind::Seeded(_) => "HS256",
+            Algorithm::Ecdsa(..) => "ES256",
+            Algorithm::Seeded(_) => "HS256",
         }
     }
 
     /// The key's ID in a token's header (`kid`).
     pub(crate) fn id(&self) -> &str {
         match &self.0 {
-            Kind::Ecdsa(_, id) => id,
-            Kind::Seeded(_) => "seeded",
+            Algorithm::Ecdsa(_, id) => id,
+            Algorithm::Seeded(_) => "seeded",
         }
     }
 
     pub(crate) fn sign(&self, message: &[u8]) -> Vec<u8> {
         match &self.0 {
-            Kind::Ecdsa(pair, _) => {
+            Algorithm::Ecdsa(pair, _) => {
                 let signature = pair.sign(&SystemRandom::new(), message);
                 signature.map(|it| it.as_ref().to_vec()).unwrap_or_default()
             }
-            Kind::Seeded(key) => hmac::sign(key, message).as_ref().to_vec(),
+            Algorithm::Seeded(key) => hmac::sign(key, message).as_ref().to_vec(),
         }
     }
 
     pub(crate) fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         match &self.0 {
-            Kind::Ecdsa(pair, _) => {
+            Algorithm::Ecdsa(pair, _) => {
                 UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.public_key().as_ref())
                     .verify(message, signature)
                     .is_ok()
             }
-            Kind::Seeded(key) => hmac::verify(key, message, signature).is_ok(),
+            Algorithm::Seeded(key) => hmac::verify(key, message, signature).is_ok(),
         }
     }
 
     /// The public keys, as entries of a JSON Web Key Set; empty for an HMAC key.
     pub(crate) fn public(&self) -> Vec<Value> {
-        let Kind::Ecdsa(pair, id) = &self.0 else { return Vec::new() };
+        let Algorithm::Ecdsa(pair, id) = &self.0 else { return Vec::new() };
         // The encoded point is the byte 4, then x, then y.
         let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
         vec![json!({

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-use self::scalar::Place;
+use self::scalar::Position;
 
 /// The number of spaces per level of indentation.
 const INDENT: usize = 2;
@@ -36,7 +36,7 @@ impl Printer {
             if index > 0 {
                 self.indent(indent);
             }
-            scalar::write(&mut self.out, key, &Place { indent, is_key: true });
+            scalar::write(&mut self.out, key, &Position { indent, is_key: true });
             self.out.push(':');
             match value {
                 Value::Object(fields) if !fields.is_empty() => {
@@ -80,7 +80,7 @@ impl Printer {
             Value::Number(number) => self.out.push_str(&number.to_string()),
             Value::Array(_) => self.out.push_str("[]"),
             Value::Object(_) => self.out.push_str("{}"),
-            Value::String(text) => scalar::write(&mut self.out, text, &Place { indent, is_key: false }),
+            Value::String(text) => scalar::write(&mut self.out, text, &Position { indent, is_key: false }),
         }
         if !self.out.ends_with('\n') {
             self.out.push('\n');

@@ -145,15 +145,15 @@ async fn open(
         }
     };
     let state = match begin {
-        Begin::Never(status) => State::Failed(Some(status)),
+        Begin::Never(status) => WatchState::Failed(Some(status)),
         // Kubernetes would ask its storage for the current revision, which fails because the timeout is over.
-        _ if length.is_zero() && query.version.is_empty() => State::Failed(Some(out_of_time())),
+        _ if length.is_zero() && query.version.is_empty() => WatchState::Failed(Some(out_of_time())),
         _ => match ctx.services.store.watch(&prefix, after) {
-            Ok(watch) => State::Open(watch),
-            Err(error) => State::Failed(refusal(&error)),
+            Ok(watch) => WatchState::Open(watch),
+            Err(error) => WatchState::Failed(refusal(&error)),
         },
     };
-    if matches!(state, State::Failed(_)) {
+    if matches!(state, WatchState::Failed(_)) {
         pending.clear();
     }
     let now = Instant::now();
@@ -162,7 +162,7 @@ async fn open(
     Ok(Events {
         work: Some(ctx.services.hold("watch's initial state")),
         initial: pending,
-        end_mark: (marks_end && matches!(state, State::Open(_))).then_some(after),
+        end_mark: (marks_end && matches!(state, WatchState::Open(_))).then_some(after),
         ahead: (after > newest).then_some(after),
         state,
         selection,
@@ -236,7 +236,7 @@ struct Rows {
     env: Env,
 }
 
-enum State {
+enum WatchState {
     Open(Watch<Header>),
     /// The last event to send, if any.
     Failed(Option<Status>),
@@ -250,7 +250,7 @@ struct Events {
     initial: VecDeque<Shown>,
     /// The revision of the bookmark that ends the initial events, until it is sent.
     end_mark: Option<u64>,
-    state: State,
+    state: WatchState,
     /// The revision after which the watch begins, if the store has not reached it yet. No bookmark may be
     /// sent before.
     ahead: Option<u64>,
@@ -280,14 +280,14 @@ impl Stream for Events {
             return Poll::Ready(Some(this.bookmark_event(revision, true)));
         }
         this.work = None;
-        if let State::Failed(status) = &mut this.state {
+        if let WatchState::Failed(status) = &mut this.state {
             let event = status.take().map(|status| error_event(&status));
-            this.state = State::Ended;
+            this.state = WatchState::Ended;
             return Poll::Ready(event);
         }
         // The timeout comes first: changes after it belong to the next watch.
         if this.end.as_mut().poll(cx).is_ready() {
-            this.state = State::Ended;
+            this.state = WatchState::Ended;
             return Poll::Ready(None);
         }
         if let Poll::Ready(next) = this.poll_change(cx) {
@@ -351,8 +351,8 @@ impl Events {
                 return Poll::Ready(Some(bytes));
             }
             let error = match &mut self.state {
-                State::Ended | State::Failed(_) => return Poll::Ready(None),
-                State::Open(watch) => match watch.poll_next(cx) {
+                WatchState::Ended | WatchState::Failed(_) => return Poll::Ready(None),
+                WatchState::Open(watch) => match watch.poll_next(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(error)) => error,
                     Poll::Ready(Ok(change)) => match self.change(&change) {
@@ -361,7 +361,7 @@ impl Events {
                     },
                 },
             };
-            self.state = State::Ended;
+            self.state = WatchState::Ended;
             return Poll::Ready(refusal(&error).map(|status| error_event(&status)));
         }
     }
@@ -372,7 +372,7 @@ impl Events {
             return Poll::Pending;
         }
         let due = self.bookmark.as_mut().is_some_and(|it| it.as_mut().poll(cx).is_ready());
-        let State::Open(watch) = &self.state else { return Poll::Pending };
+        let WatchState::Open(watch) = &self.state else { return Poll::Pending };
         if !due {
             return Poll::Pending;
         }

@@ -8,7 +8,7 @@ use evenkeel_schema::{json, strict_decoding};
 use http::Response;
 use serde_json::Value;
 
-use self::body::{Kind, Patch};
+use self::body::{Patch, PatchType};
 use super::create::{Creator, create_object};
 use super::update::{Writer, change, conflict};
 use crate::body::Body;
@@ -24,11 +24,11 @@ use crate::{conversion, decode, managed_fields};
 /// Answers a PATCH.
 pub(crate) async fn patch(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
     let accept = negotiate_for(ctx.request, false, ctx.info.is_custom())?;
-    let kind = Kind::of(ctx)?;
+    let kind = PatchType::of(ctx)?;
     let query = write_query_after(ctx, "PatchOptions", options_errors(ctx, kind))?;
     self::body::note(ctx, kind, &body);
     // A patch other than an apply needs an existing object, and is parsed only if there is one.
-    if kind != Kind::Apply && ctx.services.store.get(&ctx.key()).is_none() {
+    if kind != PatchType::Apply && ctx.services.store.get(&ctx.key()).is_none() {
         return Err(ctx.not_found());
     }
     let patch = Patch::parse(kind, body, query.validation)?;
@@ -36,13 +36,13 @@ pub(crate) async fn patch(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
     respond_object(ctx, code, accept, encoded)
 }
 
-fn options_errors(ctx: &RequestContext<'_>, kind: Kind) -> Vec<FieldError> {
+fn options_errors(ctx: &RequestContext<'_>, kind: PatchType) -> Vec<FieldError> {
     let query = &ctx.request.query;
     match kind {
-        Kind::Apply if query.text("fieldManager").is_empty() => {
+        PatchType::Apply if query.text("fieldManager").is_empty() => {
             vec![FieldError::required("fieldManager", "is required for apply patch")]
         }
-        Kind::Json | Kind::Merge | Kind::Strategic if query.get("force").is_some() => {
+        PatchType::Json | PatchType::Merge | PatchType::Strategic if query.get("force").is_some() => {
             vec![FieldError::forbidden("force", "may not be specified for non-apply patch")]
         }
         _ => Vec::new(),
@@ -80,7 +80,7 @@ pub(crate) async fn patched_part(
     old: &Value,
     revision: u64,
 ) -> Result<(Value, Writer)> {
-    let kind = Kind::of(ctx)?;
+    let kind = PatchType::of(ctx)?;
     write_query_after(ctx, "PatchOptions", options_errors(ctx, kind))?;
     self::body::note(ctx, kind, body);
     let patch = Patch::parse(kind, body.clone(), query.validation)?;
@@ -100,7 +100,7 @@ async fn patched(
     old: Value,
 ) -> Result<(Value, Writer)> {
     match patch.kind {
-        Kind::Apply => {
+        PatchType::Apply => {
             let force = query.force.unwrap_or(false);
             Ok((managed_fields::apply(ctx, Some(old), patch.config(), force).await?, Writer::Apply))
         }
@@ -114,7 +114,7 @@ async fn create_by_apply(
     query: &WriteQuery,
     patch: &Patch,
 ) -> Result<(u16, EncodedObject)> {
-    if patch.kind != Kind::Apply || !ctx.path.subresource.is_empty() {
+    if patch.kind != PatchType::Apply || !ctx.path.subresource.is_empty() {
         return Err(ctx.not_found());
     }
     ctx.may_create()?;
@@ -147,10 +147,10 @@ fn shape(
     let builtin = managed_fields::schema(ctx).filter(|_| !ctx.info.is_custom());
     if let Some(schema) = builtin.filter(|schema| !strict_decoding::fits(schema, &incoming.object, old)) {
         let findings = match patch.kind {
-            Kind::Strategic => strict_decoding::convert(schema, &incoming.object),
+            PatchType::Strategic => strict_decoding::convert(schema, &incoming.object),
             _ => strict_decoding::decode_value(schema, &ctx.info.kind, &incoming.object),
         };
-        if let Some(why) = findings.refusal.as_ref().filter(|_| patch.kind == Kind::Apply) {
+        if let Some(why) = findings.refusal.as_ref().filter(|_| patch.kind == PatchType::Apply) {
             return Err(unconvertible(ctx, patch, why));
         }
         odd.extend_from_slice(&findings.strict);
@@ -165,18 +165,18 @@ fn shape(
     let strict = query.validation == FieldValidation::Strict && (builtin.is_none() || !odd.is_empty());
     let text = if strict { patch.shown(ctx, old, &incoming.object) } else { String::new() };
     odd.extend(match patch.kind {
-        Kind::Apply => incoming.shape_applied(ctx, old),
+        PatchType::Apply => incoming.shape_applied(ctx, old),
         _ => incoming.shape(ctx, old),
     });
     incoming.place(ctx)?;
     match query.validation {
         _ if odd.is_empty() => {}
         FieldValidation::Ignore => {}
-        FieldValidation::Warn if patch.kind == Kind::Apply => {
+        FieldValidation::Warn if patch.kind == PatchType::Apply => {
             let plain = odd.iter().map(|odd| odd.replace("yaml: unmarshal errors:\n  ", ""));
             plain.for_each(|odd| ctx.request.warn(odd));
         }
-        FieldValidation::Strict if patch.kind == Kind::Apply => {
+        FieldValidation::Strict if patch.kind == PatchType::Apply => {
             let odd = odd.join(", ");
             return Err(Status::bad_request(format!(
                 "error strict decoding YAML: error converting YAML to JSON: {odd}"
@@ -201,7 +201,7 @@ fn check_type(
     let wanted = [("apiVersion", ctx.info.api_version()), ("kind", ctx.info.kind.clone())];
     for (field, wanted) in wanted {
         let given = object[field].as_str().unwrap_or_default();
-        if patch.kind != Kind::Strategic && !given.is_empty() && given != wanted {
+        if patch.kind != PatchType::Strategic && !given.is_empty() && given != wanted {
             return Err(other_type(ctx, patch, object, old, field, &wanted));
         }
         object[field] = wanted.into();

@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(super) struct Gate {
     station: Station,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     opened: Notify,
 }
 
 #[derive(Debug)]
-enum State {
+enum GateState {
     Open,
     /// The operator may not start. It has not crashed yet.
     Closed,
@@ -27,25 +27,25 @@ enum State {
 
 impl Gate {
     pub(super) fn new(station: Station) -> Self {
-        Self { station, state: Mutex::new(State::Open), opened: Notify::new() }
+        Self { station, state: Mutex::new(GateState::Open), opened: Notify::new() }
     }
 
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
-        if !matches!(*state, State::Waiting) {
-            *state = State::Closed;
+        if !matches!(*state, GateState::Waiting) {
+            *state = GateState::Closed;
         }
     }
 
     pub(super) fn open(&self) {
         let mut state = self.state.lock();
         match *state {
-            State::Closed => *state = State::Open,
-            State::Waiting => {
-                *state = State::Opened(Arc::new(self.station.enter_with("start")));
+            GateState::Closed => *state = GateState::Open,
+            GateState::Waiting => {
+                *state = GateState::Opened(Arc::new(self.station.enter_with("start")));
                 self.opened.notify_one();
             }
-            State::Open | State::Opened(_) => {}
+            GateState::Open | GateState::Opened(_) => {}
         }
     }
 
@@ -58,14 +58,14 @@ impl Gate {
             {
                 let mut state = self.state.lock();
                 match &*state {
-                    State::Closed | State::Waiting => {
-                        *state = State::Waiting;
+                    GateState::Closed | GateState::Waiting => {
+                        *state = GateState::Waiting;
                         starting = None;
                     }
-                    State::Open => return starting.unwrap_or_else(|| Arc::new(self.station.enter())),
-                    State::Opened(work) => {
+                    GateState::Open => return starting.unwrap_or_else(|| Arc::new(self.station.enter())),
+                    GateState::Opened(work) => {
                         let work = work.clone();
-                        *state = State::Open;
+                        *state = GateState::Open;
                         return work;
                     }
                 }

@@ -29,14 +29,14 @@ impl CrashPoint {
 /// responses.
 #[derive(Debug)]
 pub(crate) struct OperatorProcess {
-    state: Mutex<State>,
+    state: Mutex<ProcessState>,
     /// Notified when the process dies. Its supervisor and the calls of its webhooks wait for that.
     died: Notify,
     station: Station,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ProcessState {
     plan: Option<CrashPoint>,
     /// How many writes there were since the crash was requested.
     writes: usize,

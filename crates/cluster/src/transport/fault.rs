@@ -89,17 +89,17 @@ pub struct Matcher {
     method: Option<Method>,
     path: Option<String>,
     by: Option<String>,
-    kind: Option<Kind>,
+    kind: Option<GroupResource>,
 }
 
 /// A kind, as paths name it.
 #[derive(Clone, Debug)]
-struct Kind {
+struct GroupResource {
     group: String,
     plural: String,
 }
 
-impl Kind {
+impl GroupResource {
     fn is_of(&self, path: &str) -> bool {
         ResourcePath::parse(path).is_some_and(|it| it.group == self.group && it.resource == self.plural)
     }
@@ -134,7 +134,7 @@ impl Matcher {
     #[must_use]
     pub fn kind<K: Resource<DynamicType = ()>>(mut self) -> Self {
         let (group, plural) = (K::group(&()).into_owned(), K::plural(&()).into_owned());
-        self.kind = Some(Kind { group, plural });
+        self.kind = Some(GroupResource { group, plural });
         self
     }
 
@@ -142,7 +142,7 @@ impl Matcher {
     /// name.
     #[must_use]
     pub fn resource(mut self, group: impl Into<String>, plural: impl Into<String>) -> Self {
-        self.kind = Some(Kind { group: group.into(), plural: plural.into() });
+        self.kind = Some(GroupResource { group: group.into(), plural: plural.into() });
         self
     }
 
@@ -175,7 +175,7 @@ impl fmt::Display for Matcher {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for GroupResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dot = if self.group.is_empty() { "" } else { "." };
         write!(f, "{}{dot}{}", self.plural, self.group)

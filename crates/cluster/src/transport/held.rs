@@ -35,11 +35,11 @@ struct Line {
     by: Arc<str>,
     path: String,
     reader: AtomicWaker,
-    state: Mutex<State>,
+    state: Mutex<LineState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LineState {
     held: bool,
     /// Whether kept-back events have not reached the reader yet.
     has_kept: bool,
@@ -84,7 +84,7 @@ impl HeldWatches {
     /// Registers a watch until its body is dropped.
     pub(super) fn enter(&self, by: Arc<str>, path: String, body: ResponseBody, begin: Beginning) -> HeldBody {
         let line =
-            Arc::new(Line { by, path, reader: AtomicWaker::new(), state: Mutex::new(State::default()) });
+            Arc::new(Line { by, path, reader: AtomicWaker::new(), state: Mutex::new(LineState::default()) });
         let mut register = self.shared.lock();
         let (first, held) = match begin {
             Beginning::Resumed => (VecDeque::new(), register.rules.iter().any(|rule| line.matches(rule))),

@@ -61,13 +61,13 @@ pub(crate) struct Registered {
 /// The registrations of all operators of a cluster.
 pub(crate) struct Registrations {
     reach: Reach,
-    state: Mutex<State>,
+    state: Mutex<RegistrationState>,
     /// Notified when a registration is complete.
     ended: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct RegistrationState {
     /// How many registrations are in progress.
     pending: usize,
     deployments: BTreeMap<String, Registered>,

@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub(super) struct Progress {
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
     synced: Notify,
 }
 
-struct State {
+struct ProgressState {
     /// Reflectors that have not finished their first list.
     unsynced: usize,
     /// For each reflector, the error of its last attempt; `None` after a success.
@@ -27,8 +27,12 @@ struct State {
 
 impl Progress {
     pub(super) fn new(reflectors: usize) -> Self {
-        let state =
-            State { unsynced: reflectors, last_errors: vec![None; reflectors].into(), lists: 0, heard: None };
+        let state = ProgressState {
+            unsynced: reflectors,
+            last_errors: vec![None; reflectors].into(),
+            lists: 0,
+            heard: None,
+        };
         Self { state: Mutex::new(state), synced: Notify::new() }
     }
 

@@ -13,7 +13,7 @@ const FAILED_OPEN_VALIDATING: &str = "failed-open.validating.webhook.admission.k
 
 /// The call of a webhook to which an annotation belongs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Invocation {
     is_mutating: bool,
     /// One if the webhook is called again; otherwise zero.
     round: usize,
@@ -40,7 +40,7 @@ struct Patch<'a> {
     patch_type: &'a str,
 }
 
-impl Place {
+impl Invocation {
     pub(super) fn mutating(round: usize, index: usize) -> Self {
         Self { is_mutating: true, round, index }
     }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 const WIDTH: usize = 80;
 
 /// The position at which a string is written.
-pub(super) struct Place {
+pub(super) struct Position {
     /// The indentation of the enclosing mapping or sequence.
     pub(super) indent: usize,
     /// Whether the string is a key; keys are never folded.
@@ -14,7 +14,7 @@ pub(super) struct Place {
 }
 
 /// Writes a string in the style that Go's library chooses for it.
-pub(super) fn write(out: &mut String, text: &str, place: &Place) {
+pub(super) fn write(out: &mut String, text: &str, place: &Position) {
     let styles = Styles::of(text);
     if text.contains('\n') {
         match styles.block && !place.is_key {
@@ -152,7 +152,7 @@ fn is_time(text: &str) -> bool {
 }
 
 /// Writes characters and replaces single spaces by line breaks where the line is too long.
-fn folded(out: &mut String, text: &str, place: &Place, put: impl Fn(char, &mut String)) {
+fn folded(out: &mut String, text: &str, place: &Position, put: impl Fn(char, &mut String)) {
     let chars: Vec<char> = text.chars().collect();
     let line = out.rfind('\n').map_or(0, |it| it + 1);
     let mut column = out[line..].chars().count();
@@ -170,14 +170,14 @@ fn folded(out: &mut String, text: &str, place: &Place, put: impl Fn(char, &mut S
     }
 }
 
-fn line_break(out: &mut String, place: &Place) -> usize {
+fn line_break(out: &mut String, place: &Position) -> usize {
     let indent = place.indent + super::INDENT;
     out.push('\n');
     out.extend(std::iter::repeat_n(' ', indent));
     indent
 }
 
-fn double_quoted(out: &mut String, text: &str, place: &Place) {
+fn double_quoted(out: &mut String, text: &str, place: &Position) {
     let chars: Vec<char> = text.chars().collect();
     out.push('"');
     let line = out.rfind('\n').map_or(0, |it| it + 1);
@@ -234,7 +234,7 @@ fn escape(out: &mut String, c: char) {
 }
 
 /// Writes a literal block. Its indicator says whether the text ends with a line break.
-fn literal(out: &mut String, text: &str, place: &Place) {
+fn literal(out: &mut String, text: &str, place: &Position) {
     out.push('|');
     if text.starts_with([' ', '\n']) {
         let _ = write!(out, "{}", super::INDENT);

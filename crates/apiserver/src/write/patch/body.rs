@@ -17,14 +17,14 @@ use crate::status::{Details, Result, Status};
 
 /// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PatchType {
     Json,
     Merge,
     Strategic,
     Apply,
 }
 
-impl Kind {
+impl PatchType {
     /// The type that the Content-Type names, if the resource supports it.
     pub(super) fn of(ctx: &RequestContext<'_>) -> Result<Self> {
         let media = ctx.request.header("content-type");
@@ -50,7 +50,7 @@ const NO_OBJECT: &str = "couldn't get version/kind; json parse error: json: cann
 /// A parsed patch.
 #[derive(Debug)]
 pub(super) struct Patch {
-    pub(super) kind: Kind,
+    pub(super) kind: PatchType,
     value: Value,
     /// Duplicate keys, in the words of strict decoding.
     pub(super) oddities: Vec<String>,
@@ -63,24 +63,24 @@ pub(super) struct Patch {
 
 impl Patch {
     /// Parses a body.
-    pub(super) fn parse(kind: Kind, body: Bytes, validation: FieldValidation) -> Result<Self> {
+    pub(super) fn parse(kind: PatchType, body: Bytes, validation: FieldValidation) -> Result<Self> {
         let strict = validation != FieldValidation::Ignore;
-        if kind == Kind::Merge && !strict {
+        if kind == PatchType::Merge && !strict {
             return Self::parse_unchecked(&body);
         }
         let refuse = |why: String| Status::bad_request(format!("error decoding patch: {why}"));
         let Decoded { object, oddities } = match kind {
-            Kind::Apply => decode::parse_yaml(&body, strict).map_err(|why| {
+            PatchType::Apply => decode::parse_yaml(&body, strict).map_err(|why| {
                 Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
             })?,
             _ => decode::parse_json(&body, strict).map_err(refuse)?,
         };
-        if kind != Kind::Json && !object.is_object() && !object.is_null() {
+        if kind != PatchType::Json && !object.is_object() && !object.is_null() {
             let what = go_kind(&object);
             let why =
                 format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}");
             return Err(match kind {
-                Kind::Apply => Status::bad_request(format!(
+                PatchType::Apply => Status::bad_request(format!(
                     "error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"
                 )),
                 _ => refuse(why),
@@ -94,7 +94,7 @@ impl Patch {
     /// text and then decodes the result, so that an integer field refuses such a number. Other patches are
     /// merged as trees, in which it is an integer.
     fn with_floats(mut self, body: &Bytes) -> Self {
-        if matches!(self.kind, Kind::Json | Kind::Merge)
+        if matches!(self.kind, PatchType::Json | PatchType::Merge)
             && has_floats(body)
             && let Ok(exact) = serde_json::from_slice::<Value>(body)
         {
@@ -116,11 +116,11 @@ impl Patch {
     ) -> Option<Status> {
         found.refusal.as_ref()?;
         match self.kind {
-            Kind::Json => found.spell_by_json_patch(&self.text),
+            PatchType::Json => found.spell_by_json_patch(&self.text),
             _ => found.spell_by_merge_patch(&self.text),
         }
         let shown = match self.kind {
-            Kind::Strategic => go::text(&self.value),
+            PatchType::Strategic => go::text(&self.value),
             _ => self.ordered(ctx, old, found.print(object)),
         };
         found.refusal.map(|why| super::invalid_patch(&shown, &why))
@@ -133,7 +133,7 @@ impl Patch {
         let Decoded { object, .. } = decode::parse_json(body, false).map_err(|_| invalid())?;
         match object {
             Value::Object(_) => {
-                let (kind, oddities) = (Kind::Merge, Vec::new());
+                let (kind, oddities) = (PatchType::Merge, Vec::new());
                 let text = Bytes::new();
                 Ok(Self { kind, value: object, oddities, has_whole_floats: false, text }.with_floats(body))
             }
@@ -144,11 +144,11 @@ impl Patch {
 
     /// Applies the patch to an object.
     pub(super) fn apply(&self, ctx: &RequestContext<'_>, mut object: Value) -> Result<Value> {
-        if self.kind == Kind::Json {
+        if self.kind == PatchType::Json {
             return patch::json::apply(&object, &self.value).map_err(refusal);
         }
         let done = match self.kind {
-            Kind::Strategic => {
+            PatchType::Strategic => {
                 let schema = managed_fields::schema(ctx).ok_or_else(Status::method_not_allowed)?;
                 patch::strategic::apply(schema, &mut object, &mut self.value.clone())
             }
@@ -167,7 +167,7 @@ impl Patch {
     /// prints a map.
     pub(super) fn shown(&self, ctx: &RequestContext<'_>, old: Option<&Value>, object: &Value) -> String {
         match self.kind {
-            Kind::Strategic => go::text(&self.value),
+            PatchType::Strategic => go::text(&self.value),
             _ => self.ordered(ctx, old, object.to_string()),
         }
     }
@@ -176,7 +176,7 @@ impl Patch {
     fn ordered(&self, ctx: &RequestContext<'_>, old: Option<&Value>, text: String) -> String {
         let Some(old) = old.filter(|_| !ctx.info.is_custom()) else { return text };
         let touched = match self.kind {
-            Kind::Json => Touched::by_json_patch(&self.value),
+            PatchType::Json => Touched::by_json_patch(&self.value),
             _ => Touched::by_merge_patch(old, &self.value),
         };
         patched_text::order(&ctx.info.group, &ctx.info.version, &ctx.info.kind, &text, &touched)
@@ -206,10 +206,10 @@ fn has_floats(json: &[u8]) -> bool {
 }
 
 /// Records a patch as JSON in the audit event. A patch that is not JSON is refused and not recorded.
-pub(super) fn note(ctx: &RequestContext<'_>, kind: Kind, body: &Bytes) {
+pub(super) fn note(ctx: &RequestContext<'_>, kind: PatchType, body: &Bytes) {
     let Some(trail) = ctx.audit else { return };
     trail.note_body(|| match kind {
-        Kind::Apply => decode::parse_yaml(body, false).ok().and_then(|it| to_raw_value(&it.object).ok()),
+        PatchType::Apply => decode::parse_yaml(body, false).ok().and_then(|it| to_raw_value(&it.object).ok()),
         _ => serde_json::from_slice(body).ok(),
     });
 }

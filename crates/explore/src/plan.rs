@@ -15,6 +15,7 @@ pub struct Plan {
 
 /// When an operator that has crashed starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Back {
     /// The operator starts again at once.
     AtOnce,
@@ -26,6 +27,7 @@ pub enum Back {
 
 /// Which half of a request is late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Late {
     /// The request arrives after everything else that is in progress.
     Request,
@@ -35,6 +37,7 @@ pub enum Late {
 
 /// How a leading replica stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Stop {
     /// The replica's process ends at the request, and starts again once the other replica leads.
     Crash(CrashMoment),
@@ -47,6 +50,7 @@ pub enum Stop {
 
 /// When a mishap happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Point {
     /// At a rest.
     Rest(usize),
@@ -61,6 +65,7 @@ pub enum Point {
 
 /// What a foreign client does to an object, or what happens to the object by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Mishap {
     /// A foreign client deletes the object.
     Delete,

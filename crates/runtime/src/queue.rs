@@ -131,8 +131,8 @@ impl<T: QueueKey> Accounted<T> {
 /// use evenkeel_runtime::{Cause, Env, Request};
 ///
 /// let queue = Queue::new("pods", &Env::seeded(1));
-/// let cause = Some(Cause::External("webhook".into()));
-/// queue.add_with(Request::namespaced("prod", "web"), Add { priority: 5, cause, ..Add::default() });
+/// let add = Add::default().priority(5).cause(Cause::External("webhook".into()));
+/// queue.add_with(Request::namespaced("prod", "web"), add);
 /// let item: Item = queue.get().await.unwrap();
 /// assert_eq!((item.priority, item.requeues), (5, 0));
 /// assert_eq!(item.causes.to_string(), "webhook");
@@ -162,12 +162,14 @@ pub struct Item<T = Request> {
 /// use evenkeel_runtime::{Env, Request};
 ///
 /// let queue = Queue::new("pods", &Env::seeded(1));
-/// let later = Add { priority: PRIORITY_LOW, after: Some(Duration::from_secs(60)), ..Add::default() };
+/// let later = Add::default().priority(PRIORITY_LOW).after(Duration::from_secs(60));
 /// queue.add_with(Request::namespaced("prod", "web"), later);
 /// assert_eq!((queue.len(), queue.len_delayed()), (0, 1));
 /// # });
 /// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+#[must_use = "`Queue::add_with` takes the options"]
 pub struct Add {
     /// The priority. If the key is queued already, the higher priority wins.
     pub priority: i32,
@@ -178,6 +180,32 @@ pub struct Add {
     pub rate_limited: bool,
     /// Why the key is added.
     pub cause: Option<Cause>,
+}
+
+impl Add {
+    /// Sets the priority.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Delays the key.
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.after = Some(delay);
+        self
+    }
+
+    /// Makes the key wait for its backoff, which grows with each such add.
+    pub fn rate_limited(mut self) -> Self {
+        self.rate_limited = true;
+        self
+    }
+
+    /// Sets why the key is added.
+    pub fn cause(mut self, cause: Cause) -> Self {
+        self.cause = Some(cause);
+        self
+    }
 }
 
 impl<T: QueueKey> Queue<T> {

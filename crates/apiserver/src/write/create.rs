@@ -69,10 +69,9 @@ pub(crate) async fn create_object(
         if track {
             managed_fields::track(ctx, &mut object, None).await;
         }
-        let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-        let base =
-            if generated { object["metadata"]["generateName"].as_str().unwrap_or_default() } else { "" };
-        let base = base.to_owned();
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let version = text("resourceVersion");
+        let base = if generated { text("generateName") } else { String::new() };
         let admission = Admission {
             ctx,
             operation: Operation::Create,
@@ -86,12 +85,7 @@ pub(crate) async fn create_object(
         // Set after mutation, because mutating plugins must not see fields that the server sets, such as a
         // generated name.
         fill_system_fields(ctx, &mut object);
-        if generated {
-            object["metadata"]["name"] = generated_name(ctx, &object).into();
-        } else if name.is_empty() && ctx.info.strategy.generates_missing_name {
-            // LimitRange is the only kind whose objects need no name.
-            object["metadata"]["name"] = ctx.services.env.uid().into();
-        }
+        fill_name(ctx, &mut object, &name, generated);
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let admission = Admission { name: &name, ..admission };
         warn_of_repeated_owners(ctx, &mut object);
@@ -103,10 +97,7 @@ pub(crate) async fn create_object(
         let key = ctx.info.key(&ctx.path.namespace, &name);
         let reservation = reserve(ctx, &mut object, None)?;
         if query.dry_run {
-            check_depth(&object)?;
-            if conversion::converts(ctx.info) {
-                ctx.services.converter.to_storage_version(ctx.info, object.clone()).await?;
-            }
+            check_storable(ctx, &object).await?;
             return match ctx.services.store.get(&key) {
                 Some(_) => Err(exists(ctx, &key, &name)),
                 None => Ok(EncodedObject::encode_unstored(&object, &version)),
@@ -139,6 +130,15 @@ fn refuse_terminating(ctx: &RequestContext<'_>, name: &str) -> Result<()> {
     Err(Status::not_admitted(&info.group, &info.plural, name, why))
 }
 
+/// Checks for a dry run what a write would find out: that the object can be stored.
+async fn check_storable(ctx: &RequestContext<'_>, object: &Value) -> Result<()> {
+    check_depth(object)?;
+    if conversion::converts(ctx.info) {
+        ctx.services.converter.to_storage_version(ctx.info, object.clone()).await?;
+    }
+    Ok(())
+}
+
 fn refuse_version(version: &str) -> Result<()> {
     match version {
         "" | "0" => Ok(()),
@@ -162,6 +162,17 @@ fn fill_system_fields(ctx: &RequestContext<'_>, object: &mut Value) {
     metadata["creationTimestamp"] = now.into();
     for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         set_or_remove(metadata, field, Value::Null);
+    }
+}
+
+/// Names an object that the client has sent without a name. `given` is the name in the request, and `generated` says
+/// whether the request has a `generateName` instead.
+fn fill_name(ctx: &RequestContext<'_>, object: &mut Value, given: &str, generated: bool) {
+    if generated {
+        object["metadata"]["name"] = generated_name(ctx, object).into();
+    } else if given.is_empty() && ctx.info.strategy.generates_missing_name {
+        // LimitRange is the only kind whose objects need no name.
+        object["metadata"]["name"] = ctx.services.env.uid().into();
     }
 }
 

@@ -51,6 +51,37 @@ impl Node {
     }
 }
 
+/// The functions that cost the same whatever their arguments are.
+const CONSTANT: [&str; 27] = [
+    "masked",
+    "prefixLength",
+    "family",
+    "isUnspecified",
+    "isLoopback",
+    "isLinkLocalMulticast",
+    "isLinkLocalUnicast",
+    "isGlobalUnicast",
+    "format.named",
+    "sign",
+    "asInteger",
+    "isInteger",
+    "asApproximateFloat",
+    "isGreaterThan",
+    "isLessThan",
+    "compareTo",
+    "add",
+    "sub",
+    "major",
+    "minor",
+    "patch",
+    "getScheme",
+    "getHostname",
+    "getHost",
+    "getPort",
+    "getEscapedPath",
+    "getQuery",
+];
+
 /// Estimates a call of Kubernetes' libraries or of the CEL extensions that Kubernetes enables.
 pub(crate) fn library(
     coster: &Coster<'_>,
@@ -99,33 +130,7 @@ pub(crate) fn library(
         "ip.isCanonical" => Estimate::of(size(first?).scaled(2.0 * TRAVERSAL)),
         "containsIP" | "containsCIDR" => contains(function, overload, size(first?)),
         "validate" => Estimate::of(size(first?).scaled(TRAVERSAL).scaled(FORMAT_REGEX * REGEX)),
-        "masked"
-        | "prefixLength"
-        | "family"
-        | "isUnspecified"
-        | "isLoopback"
-        | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast"
-        | "isGlobalUnicast"
-        | "format.named"
-        | "sign"
-        | "asInteger"
-        | "isInteger"
-        | "asApproximateFloat"
-        | "isGreaterThan"
-        | "isLessThan"
-        | "compareTo"
-        | "add"
-        | "sub"
-        | "major"
-        | "minor"
-        | "patch"
-        | "getScheme"
-        | "getHostname"
-        | "getHost"
-        | "getPort"
-        | "getEscapedPath"
-        | "getQuery" => Estimate::of(ONE),
+        _ if CONSTANT.contains(&function) => Estimate::of(ONE),
         "_==_" => return equals(args),
         _ => return None,
     })

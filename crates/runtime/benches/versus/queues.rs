@@ -70,10 +70,14 @@ fn reconcile_request(at: usize) -> ReconcileRequest<ConfigMap> {
     ReconcileRequest { obj_ref, reason: ReconcileReason::ObjectUpdated }
 }
 
+fn options(cause: Option<&Cause>) -> Add {
+    cause.cloned().map_or_else(Add::default, |cause| Add::default().cause(cause))
+}
+
 /// Takes keys, ends their work and adds them again. Returns the number of keys a second.
 async fn ours(keys: usize, cause: Option<&Cause>) -> f64 {
     let queue = Queue::new("bench", &Env::system());
-    let add = |key| queue.add_with(key, Add { cause: cause.cloned(), ..Add::default() });
+    let add = |key| queue.add_with(key, options(cause));
     (0..keys).map(request).for_each(add);
     let (start, mut rounds) = (Instant::now(), 0);
     while start.elapsed() < TIME {
@@ -125,7 +129,7 @@ async fn ours_once(keys: usize, cause: Option<&Cause>) -> f64 {
     let (start, mut rounds) = (Instant::now(), 0);
     while start.elapsed() < TIME {
         for key in &all {
-            queue.add_with(key.clone(), Add { cause: cause.cloned(), ..Add::default() });
+            queue.add_with(key.clone(), options(cause));
         }
         for _ in 0..keys {
             let Some(item) = queue.get().await else { break };

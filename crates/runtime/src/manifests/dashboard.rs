@@ -55,17 +55,41 @@ fn panel(at: usize, (title, unit, lines): Panel) -> Value {
     })
 }
 
+/// Writes PromQL expressions over the operator's own series.
+struct Series<'a> {
+    /// The label selector of the series.
+    own: &'a str,
+}
+
+impl Series<'_> {
+    fn rate(&self, metric: &str, by: &str) -> String {
+        format!("sum by ({by}) (rate({metric}{{{}}}[5m]))", self.own)
+    }
+
+    fn gauge(&self, metric: &str, by: &str) -> String {
+        format!("sum by ({by}) ({metric}{{{}}})", self.own)
+    }
+
+    /// Returns the 99th percentile and the median of a histogram.
+    fn quantiles(&self, metric: &str, by: &str) -> [String; 2] {
+        ["0.99", "0.5"].map(|q| {
+            format!("histogram_quantile({q}, sum by (le, {by}) (rate({metric}_bucket{{{}}}[5m])))", self.own)
+        })
+    }
+}
+
 fn panels(own: &str) -> Vec<Panel> {
-    let rate = |metric: &str, by: &str| format!("sum by ({by}) (rate({metric}{{{own}}}[5m]))");
-    let gauge = |metric: &str, by: &str| format!("sum by ({by}) ({metric}{{{own}}})");
-    let quantile = |q: &str, metric: &str, by: &str| {
-        format!("histogram_quantile({q}, sum by (le, {by}) (rate({metric}_bucket{{{own}}}[5m])))")
-    };
-    let most_and_middle =
-        |metric: &str, by: &str| [quantile("0.99", metric, by), quantile("0.5", metric, by)];
-    let [slow, usual] = most_and_middle("controller_runtime_reconcile_time_seconds", "controller");
-    let [slow_event, usual_event] = most_and_middle("evenkeel_event_to_reconcile_seconds", "controller");
-    let [slow_request, usual_request] = most_and_middle("rest_client_request_duration_seconds", "verb");
+    let series = Series { own };
+    let mut panels = reconcile_panels(&series);
+    panels.extend(request_panels(&series));
+    panels
+}
+
+/// Returns the panels about reconciles and the queue.
+fn reconcile_panels(series: &Series<'_>) -> Vec<Panel> {
+    let (rate, gauge) = (|m: &str, by: &str| series.rate(m, by), |m: &str, by: &str| series.gauge(m, by));
+    let [slow, usual] = series.quantiles("controller_runtime_reconcile_time_seconds", "controller");
+    let [slow_event, usual_event] = series.quantiles("evenkeel_event_to_reconcile_seconds", "controller");
     vec![
         (
             "Reconciles",
@@ -106,16 +130,20 @@ fn panels(own: &str) -> Vec<Panel> {
             "s",
             vec![(slow_event, "{{controller}} p99"), (usual_event, "{{controller}} p50")],
         ),
+    ]
+}
+
+/// Returns the panels about the API server, caches, leadership and webhooks.
+fn request_panels(series: &Series<'_>) -> Vec<Panel> {
+    let (rate, gauge) = (|m: &str, by: &str| series.rate(m, by), |m: &str, by: &str| series.gauge(m, by));
+    let [slow, usual] = series.quantiles("rest_client_request_duration_seconds", "verb");
+    vec![
         (
             "Requests to the API server",
             "reqps",
             vec![(rate("rest_client_requests_total", "code, method"), "{{method}} {{code}}")],
         ),
-        (
-            "Time of a request to the API server",
-            "s",
-            vec![(slow_request, "{{verb}} p99"), (usual_request, "{{verb}} p50")],
-        ),
+        ("Time of a request to the API server", "s", vec![(slow, "{{verb}} p99"), (usual, "{{verb}} p50")]),
         ("Objects in caches", "short", vec![(gauge("evenkeel_cache_objects", "source"), "{{source}}")]),
         ("Size of caches", "bytes", vec![(gauge("evenkeel_cache_bytes", "source"), "{{source}}")]),
         (
@@ -131,7 +159,7 @@ fn panels(own: &str) -> Vec<Panel> {
                 (rate("evenkeel_stale_reads_total", "controller"), "{{controller}} read from the server"),
             ],
         ),
-        ("Leader", "short", vec![(format!("leader_election_master_status{{{own}}}"), "{{pod}}")]),
+        ("Leader", "short", vec![(format!("leader_election_master_status{{{}}}", series.own), "{{pod}}")]),
         (
             "Requests to webhooks",
             "reqps",

@@ -9,6 +9,7 @@ use super::review::Operation;
 
 /// What happens to a request if the webhook cannot be called, fails, panics, or sends an invalid response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FailurePolicy {
     /// The request fails.
     #[default]
@@ -19,6 +20,7 @@ pub enum FailurePolicy {
 
 /// Whether a webhook for one version of a kind also reviews requests in other versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MatchPolicy {
     /// Requests in other versions are converted to the webhook's version and reviewed.
     #[default]
@@ -29,6 +31,7 @@ pub enum MatchPolicy {
 
 /// Whether the function changes anything besides the object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SideEffects {
     /// The function changes nothing besides the object.
     #[default]
@@ -39,6 +42,7 @@ pub enum SideEffects {
 
 /// Whether a mutating webhook is called again after a later webhook changed the object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reinvocation {
     /// The webhook is called once.
     #[default]
@@ -50,6 +54,7 @@ pub enum Reinvocation {
 
 /// Which requests are reviewed, by the scope of their object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scope {
     /// All requests.
     #[default]

@@ -41,15 +41,11 @@ pub(super) fn update(
         ("coordination.k8s.io", "Lease") => object_meta::update(new, old),
         _ => object_meta::update_builtin(new, old),
     };
+    if subresource == "status" {
+        update_status(group, kind, new, old, &mut errors);
+        return errors;
+    }
     match (group, kind) {
-        ("policy", "PodDisruptionBudget") if subresource == "status" => budget_status(new, &mut errors),
-        ("", "ResourceQuota") if subresource == "status" => quota::status(new, &mut errors),
-        ("autoscaling", "HorizontalPodAutoscaler") if subresource == "status" => {
-            autoscaler::status(new, &mut errors);
-        }
-        ("", "Node") if subresource == "status" => node::update(new, old, &mut errors),
-        ("", "Namespace") if subresource == "status" => namespace_phase(new, &mut errors),
-        _ if subresource == "status" => {}
         ("scheduling.k8s.io", "PriorityClass") => {
             if new.int("value") != old.int("value") {
                 errors.push(FieldError::forbidden("value", "may not be changed in an update."));
@@ -104,6 +100,17 @@ pub(super) fn update(
         _ => rules(group, kind, new, &mut errors),
     }
     errors
+}
+
+fn update_status(group: &str, kind: &str, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    match (group, kind) {
+        ("policy", "PodDisruptionBudget") => budget_status(new, errors),
+        ("", "ResourceQuota") => quota::status(new, errors),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaler::status(new, errors),
+        ("", "Node") => node::update(new, old, errors),
+        ("", "Namespace") => namespace_phase(new, errors),
+        _ => {}
+    }
 }
 
 /// Validates that the phase of a Namespace agrees with its deletion timestamp.

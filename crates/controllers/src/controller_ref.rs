@@ -63,6 +63,11 @@ pub(crate) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
 }
 
+/// Returns the owner reference of the controller, if that is an object of this kind.
+pub(crate) fn controller_of_kind<'a>(metadata: &'a ObjectMeta, kind: &Kind) -> Option<&'a OwnerReference> {
+    controller_of(metadata).filter(|owner| kind.is_of(owner))
+}
+
 /// Whether the object with this uid is the controller.
 pub(crate) fn is_controlled_by(metadata: &ObjectMeta, uid: Option<&str>) -> bool {
     uid.is_some() && controller_of(metadata).map(|owner| owner.uid.as_str()) == uid
@@ -83,6 +88,7 @@ pub(crate) fn controller_reference(kind: &'static Kind, owner: &Object) -> Owner
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::{JOB, POD};
     use serde_json::json;
 
     fn metadata(value: serde_json::Value) -> ObjectMeta {
@@ -101,6 +107,21 @@ mod tests {
         check(json!({"labels": {"app": "web"}, "ownerReferences": owned("v")}), Claim::Foreign);
         check(json!({"labels": {"app": "api"}, "ownerReferences": owned("u")}), Claim::Release);
         check(json!({"labels": {"app": "api"}}), Claim::Foreign);
+    }
+
+    /// A custom resource `Job` of another group owned pods, which the controller of Jobs took for its own.
+    #[test]
+    fn a_kind_of_another_group_is_another_kind() {
+        let owned = |version: &str| {
+            let owner =
+                json!([{"apiVersion": version, "kind": "Job", "name": "n", "uid": "u", "controller": true}]);
+            metadata(json!({"ownerReferences": owner}))
+        };
+        assert!(controller_of_kind(&owned("batch/v1"), &JOB).is_some());
+        assert!(controller_of_kind(&owned("batch/v1beta1"), &JOB).is_some(), "the version does not matter");
+        assert!(controller_of_kind(&owned("batch.example.com/v1"), &JOB).is_none());
+        assert!(controller_of_kind(&owned("v1"), &JOB).is_none());
+        assert!(controller_of_kind(&owned("batch/v1"), &POD).is_none());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use kube::core::SelectorExt;
 
 use crate::clock::{self, Reminders};
-use crate::controller_ref::controller_of;
+use crate::controller_ref::{controller_of, controller_of_kind};
 use crate::kinds::{
     DEPLOYMENT, POD, POD_DISRUPTION_BUDGET, Pod, PodDisruptionBudget, REPLICA_SET, REPLICATION_CONTROLLER,
     ReplicaSet, STATEFUL_SET,
@@ -58,12 +58,8 @@ fn scale(ctx: &Ctx<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
     let mut seen = std::collections::BTreeMap::new();
     for pod in pods {
         let Some(owner) = controller_of(&pod.metadata) else { continue };
-        let kind = match owner.kind.as_str() {
-            "ReplicaSet" => &REPLICA_SET,
-            "StatefulSet" => &STATEFUL_SET,
-            "ReplicationController" => &REPLICATION_CONTROLLER,
-            _ => continue,
-        };
+        let kinds = [&REPLICA_SET, &STATEFUL_SET, &REPLICATION_CONTROLLER];
+        let Some(kind) = kinds.into_iter().find(|kind| kind.is_of(owner)) else { continue };
         let key = Request::new(pod.metadata.namespace.as_deref(), owner.name.as_str());
         let Some(set) = ctx.kind(kind).get(&key)? else { continue };
         let (uid, wanted) = match *kind == REPLICA_SET {
@@ -78,7 +74,7 @@ fn scale(ctx: &Ctx<Reminders>, pods: &[Arc<Pod>]) -> Result<i32> {
 /// Returns uid and wanted size of a ReplicaSet, or of the Deployment that controls it.
 fn scale_of_set(ctx: &Ctx<Reminders>, set: &ReplicaSet) -> Result<(String, i32)> {
     let own = set.i32("spec/replicas").unwrap_or(1);
-    let Some(owner) = controller_of(&set.metadata).filter(|owner| owner.kind == "Deployment") else {
+    let Some(owner) = controller_of_kind(&set.metadata, &DEPLOYMENT) else {
         return Ok((set.uid().unwrap_or_default(), own));
     };
     let key = Request::new(set.metadata.namespace.as_deref(), owner.name.as_str());

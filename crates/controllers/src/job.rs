@@ -13,7 +13,7 @@ use plan::{Plan, TRACKING, is_tracked};
 
 use crate::adoption::{self, claim};
 use crate::clock::{self, Reminders};
-use crate::controller_ref::{controller_of, controller_reference};
+use crate::controller_ref::{controller_of_kind, controller_reference};
 use crate::kinds::{JOB, Job, POD, Pod};
 use crate::object::{Object, OfKind, write_status};
 use crate::{MANAGER, api_error, finalizer, pod_template};
@@ -107,7 +107,7 @@ async fn create(
 /// The controller that removes the tracking finalizer from pods whose Job is gone.
 pub(crate) fn orphans() -> Controller<Object> {
     let by_job = Index::new("job", |pod: &Pod| {
-        let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job" && is_tracked(pod));
+        let owner = controller_of_kind(&pod.metadata, &JOB).filter(|_| is_tracked(pod));
         owner.map(|owner| owner.uid.clone()).into_iter().collect()
     });
     Controller::new_with("job-orphans-controller", POD.source(), release_orphan)
@@ -122,7 +122,7 @@ async fn release_orphan(pod: Arc<Pod>, ctx: Ctx) -> Result<Action> {
     if !is_tracked(&pod) {
         return Ok(Action::await_change());
     }
-    let owner = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job");
+    let owner = controller_of_kind(&pod.metadata, &JOB);
     if let Some(owner) = owner {
         let key = Request::new(pod.metadata.namespace.as_deref(), owner.name.as_str());
         let job = match ctx.kind(&JOB).get(&key)? {

@@ -42,6 +42,12 @@ impl Kind {
     pub(crate) fn api_version(&'static self) -> String {
         Object::api_version(&self).into_owned()
     }
+
+    /// Whether an owner reference names an object of this kind, in any version.
+    pub(crate) fn is_of(&self, owner: &OwnerReference) -> bool {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        self.kind == owner.kind && self.group == group
+    }
 }
 
 /// An object of any kind. It dereferences to the tree of its fields other than `apiVersion`, `kind` and `metadata`.

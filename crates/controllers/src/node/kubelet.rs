@@ -25,9 +25,9 @@ use super::rules::Rules;
 use super::status::{CONTAINERS, EPHEMERAL_CONTAINERS, Host, INIT_CONTAINERS, find, name};
 use super::{MANAGER, NodeOptions, registration, script};
 use crate::clock::{self, Reminders};
-use crate::controller_ref::controller_of;
+use crate::controller_ref::controller_of_kind;
 use crate::key_channel;
-use crate::kinds::{CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Pod, SECRET, SERVICE_ACCOUNT};
+use crate::kinds::{CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, POD, Pod, SECRET, SERVICE_ACCOUNT};
 use crate::metadata_informers::Metadata;
 use crate::object::{Kind, Object, OfKind, write_status};
 use crate::pod::{self, HostPort};
@@ -191,7 +191,7 @@ impl Kubelets {
 
     /// Counts a new pod of a Job. Returns how many earlier pods that Job, or that index, had.
     fn earlier_runs(&self, pod: &Pod) -> i32 {
-        let Some(owner) = controller_of(&pod.metadata).filter(|owner| owner.kind == "Job") else { return 0 };
+        let Some(owner) = controller_of_kind(&pod.metadata, &JOB) else { return 0 };
         let counted = pod.list(CONTAINERS.0).iter().any(|container| {
             let image = container.str("image").unwrap_or_default();
             let (behaviour, _) = self.rules.behaviour(pod, name(container), image);

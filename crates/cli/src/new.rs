@@ -59,8 +59,8 @@ impl New {
         let names = self.names()?;
         let folder = PathBuf::from(&names.name);
         if folder.symlink_metadata().is_ok() {
-            let message = format!("{} is there already", folder.display());
-            return Err(refusal(message, "choose another name, or another place"));
+            let message = format!("{} already exists", folder.display());
+            return Err(refusal(message, "choose another name or another folder"));
         }
         find_cargo()?;
         let checkout = self.path.as_deref().map(checkout).transpose()?;
@@ -164,7 +164,7 @@ fn write(folder: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
     let failed = |path: &Path| format!("cannot write {}", path.display());
     let unfinished = PathBuf::from(format!(".{}-{}", folder.display(), std::process::id()));
     std::fs::create_dir(&unfinished)
-        .context(Hinted::new("cannot create a folder here", "choose a place that you can write to"))?;
+        .context(Hinted::new("cannot create a folder here", "choose a folder that you can write to"))?;
     let unfinished = Unfinished(unfinished);
     for (name, text) in files {
         let path = unfinished.0.join(name);

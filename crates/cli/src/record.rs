@@ -94,7 +94,7 @@ impl WhyCommand {
             let key = Key::parse(&self.object, Some(namespace.as_deref().unwrap_or("default")));
             let wrong = || {
                 Hinted::new(
-                    format!("{} is no object", self.object),
+                    format!("{} is not an object", self.object),
                     "name it as KIND/NAME, such as database/orders",
                 )
             };
@@ -187,7 +187,7 @@ impl Loops {
         let record = run(self.source.record())?;
         let loops = questions::loops(&record);
         if loops.is_empty() {
-            return print("no key wakes itself");
+            return print("no key triggers itself");
         }
         let lines: Vec<String> = loops
             .iter()

@@ -86,7 +86,7 @@ fn definitions(objects: &[Value], notes: &mut Vec<Note>) -> Vec<Value> {
             found.extend(definitions(list(object, "items"), notes));
         } else if !object.is_null() {
             let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            let text = "skipped, because it is no CustomResourceDefinition".to_owned();
+            let text = "skipped, because it is not a CustomResourceDefinition".to_owned();
             notes.push(Note { definition: format!("{kind} {name}"), text });
         }
     }

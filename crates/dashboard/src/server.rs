@@ -145,11 +145,11 @@ impl Shared {
         if !origin::is_own_host(&head, self.address) {
             return answer::refused(
                 StatusCode::MISDIRECTED_REQUEST,
-                "this server is not the host that you ask for",
+                "this server does not serve the requested host",
             );
         }
         if origin::is_foreign(&head) {
-            return answer::refused(StatusCode::FORBIDDEN, "a page of another origin asks");
+            return answer::refused(StatusCode::FORBIDDEN, "requests from another origin are refused");
         }
         let session = self.session(&head).await;
         let path = head.uri.path().to_owned();
@@ -178,7 +178,7 @@ impl Shared {
             (&Method::POST, "/act") => self.act(&session, body).await,
             _ => match path.strip_prefix("/k8s") {
                 Some(rest) if rest.starts_with('/') => forward(&session, head, rest, body).await,
-                _ => answer::refused(StatusCode::NOT_FOUND, "there is no such page"),
+                _ => answer::refused(StatusCode::NOT_FOUND, "not found"),
             },
         }
     }
@@ -211,7 +211,7 @@ impl Shared {
         let Some(user) = user else {
             return answer::refused(
                 StatusCode::UNAUTHORIZED,
-                "the token or the link is not good, or was used already",
+                "the token or link is invalid, expired or already used",
             );
         };
         let (now, client) = (Instant::now(), self.source.client_as(&user));
@@ -241,7 +241,7 @@ impl Shared {
 
     async fn record(&self, session: &Session) -> Response<Body> {
         if !self.source.allows(session.client.as_ref(), "get").await {
-            return answer::refused(StatusCode::FORBIDDEN, "you may not get /debug/evenkeel");
+            return answer::refused(StatusCode::FORBIDDEN, "your user may not `get` /debug/evenkeel");
         }
         answer::bytes(StatusCode::OK, "application/json", self.source.record().to_json())
     }
@@ -250,10 +250,10 @@ impl Shared {
     /// entries.
     async fn follow(&self, session: &Session) -> Response<Body> {
         if !self.source.allows(session.client.as_ref(), "get").await {
-            return answer::refused(StatusCode::FORBIDDEN, "you may not get /debug/evenkeel");
+            return answer::refused(StatusCode::FORBIDDEN, "your user may not `get` /debug/evenkeel");
         }
         let Some(cluster) = self.source.cluster() else {
-            return answer::refused(StatusCode::NOT_FOUND, "a saved record has no news");
+            return answer::refused(StatusCode::NOT_FOUND, "a saved record cannot be followed");
         };
         let (follower, end) = (cluster.follow_record(), session.expires);
         let news = futures::stream::unfold(follower, move |mut follower| async move {
@@ -273,13 +273,13 @@ impl Shared {
     async fn act(&self, session: &Session, body: Incoming) -> Response<Body> {
         let client = session.client.as_ref();
         let (Some(cluster), true) = (self.source.cluster(), self.source.allows(client, "post").await) else {
-            return answer::refused(StatusCode::FORBIDDEN, "you may not post to /debug/evenkeel");
+            return answer::refused(StatusCode::FORBIDDEN, "your user may not `post` to /debug/evenkeel");
         };
         let act = read(body).await.and_then(|bytes| serde_json::from_slice::<Act>(&bytes).ok());
         match act.map(|act| act.perform(cluster)) {
             Some(Ok(done)) => answer::json(&json!({ "message": done })),
             Some(Err(why)) => answer::refused(StatusCode::UNPROCESSABLE_ENTITY, &why),
-            None => answer::refused(StatusCode::BAD_REQUEST, "there is no such act"),
+            None => answer::refused(StatusCode::BAD_REQUEST, "unknown act"),
         }
     }
 }
@@ -302,7 +302,10 @@ async fn read(body: Incoming) -> Option<Bytes> {
 /// Sends a request to the API server as the user of the session.
 async fn forward(session: &Session, head: Parts, path: &str, body: Incoming) -> Response<Body> {
     let Some(client) = &session.client else {
-        return answer::refused(StatusCode::NOT_FOUND, "there is no cluster, only a record");
+        return answer::refused(
+            StatusCode::NOT_FOUND,
+            "this dashboard shows a saved record, without a cluster",
+        );
     };
     let Some(body) = read(body).await else {
         return answer::refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");

@@ -30,7 +30,7 @@ impl fmt::Display for Difference {
         let object = KeyParts::of(&self.object).short();
         match (&*self.path, &self.expected, &self.found) {
             ("", Some(_), None) => write!(f, "{object} is missing"),
-            ("", None, Some(_)) => write!(f, "{object} is left, which the undisturbed run does not have"),
+            ("", None, Some(_)) => write!(f, "{object} exists, which it does not in the undisturbed run"),
             (path, expected, found) => {
                 let shown = |value: &Option<String>| value.as_deref().map_or("nothing".to_owned(), short);
                 write!(f, "{object}{path} is {}, undisturbed {}", shown(found), shown(expected))

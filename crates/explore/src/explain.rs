@@ -97,7 +97,9 @@ fn sentence_at_rest(strike: &Strike, learned: &Learned) -> String {
             )
         }
         Strike::Away { operator, from, to } => {
-            format!("{operator} was away from rest {from} to rest {to}, and never saw the states between")
+            format!(
+                "{operator} was stopped from rest {from} to rest {to}, and never saw the states in between"
+            )
         }
         Strike::Hold { operator, kind, from, to } => {
             format!(
@@ -149,10 +151,10 @@ pub(crate) fn explanation(finding: &Finding, learned: &Learned, test: &str) -> S
         out.push_str(&format!("The scenario up to rest {until} of {} suffices.\n", learned.rests.len() - 1));
     }
     if let Some(line) = last_touch(&finding.timeline, &finding.object) {
-        out.push_str(&format!("the last that happened to {}:\n  {line}\n", finding.object));
+        out.push_str(&format!("the last event about {}:\n  {line}\n", finding.object));
     }
     let (undisturbed, disturbed) = parted(&learned.timeline, &finding.timeline);
-    out.push_str("undisturbed, from where the runs part:\n");
+    out.push_str("the undisturbed run, from where the two differ:\n");
     undisturbed.iter().for_each(|line| out.push_str(&format!("  {line}\n")));
     out.push_str("in this run:\n");
     disturbed.iter().for_each(|line| out.push_str(&format!("  {line}\n")));

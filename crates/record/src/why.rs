@@ -158,7 +158,7 @@ fn finalizing(evidence: Evidence<'_>, last: Option<&Reconcile>) -> Option<Why> {
         Some(last) => {
             format!("{} reconciled it without an error and did not remove its finalizer", last.controller)
         }
-        None => "no recorded controller reconciles it, so that nobody removes the finalizer".to_owned(),
+        None => "no recorded controller reconciles it, so nobody removes the finalizer".to_owned(),
     };
     said(Reason::Finalizer, format!("{line}: {why}"))
 }
@@ -201,7 +201,7 @@ fn at_rest(key: &Key, evidence: Evidence<'_>, last: Option<&Reconcile>) -> Why {
         (Some(last), _, Some(record)) => {
             let ago = duration(record.taken.saturating_sub(last.at + last.took));
             let causes = last.causes_text();
-            let gone = if evidence.object.is_some() { "" } else { "there is no such object now; " };
+            let gone = if evidence.object.is_some() { "" } else { "the object no longer exists; " };
             let line = format!(
                 "{gone}{} reconciled it {ago} ago without an error, because of {causes}",
                 last.controller

@@ -63,7 +63,7 @@ async fn download(url: &str) -> anyhow::Result<String> {
         let response = client.send(Request::get(path).body(Body::empty())?).await?;
         let status = response.status();
         if status.is_redirection() {
-            let next = response.headers().get(header::LOCATION).context("the server names no other place")?;
+            let next = response.headers().get(header::LOCATION).context("the redirect has no Location")?;
             let next = next.to_str()?;
             let authority = uri.authority().map_or("", |authority| authority.as_str());
             let scheme = uri.scheme_str().unwrap_or("https");
@@ -75,9 +75,9 @@ async fn download(url: &str) -> anyhow::Result<String> {
             bail!("the server answered {status}");
         }
         let bytes = response.into_body().collect_bytes().await?;
-        return String::from_utf8(bytes.into()).context("it is not text");
+        return String::from_utf8(bytes.into()).context("the response is not text");
     }
-    bail!("it leads from URL to URL more than {REDIRECTS_MAX} times")
+    bail!("more than {REDIRECTS_MAX} redirects")
 }
 
 /// Reads a definition from a cluster.

@@ -51,13 +51,13 @@ impl SourceFlags {
             (Some(path), _, _) => return read(path),
             (_, Some(address), _) => get(&self.client_at(address)?, PATH).await?,
             (_, _, Some(operator)) => get(&self.client().await?, &proxy_path(operator)?).await?,
-            _ => return None.context(Hinted::new("no operator is named", NAME_A_SOURCE)),
+            _ => return None.context(Hinted::new("no operator is given", NAME_A_SOURCE)),
         };
         Ok(Record::read(bytes.as_bytes())?)
     }
 
     fn client_at(&self, address: &str) -> anyhow::Result<Client> {
-        let mut config = Config::new(address.parse().with_context(|| format!("{address} is no URL"))?);
+        let mut config = Config::new(address.parse().with_context(|| format!("{address} is not a URL"))?);
         config.accept_invalid_certs = self.insecure_skip_tls_verify;
         let token_file = self.token_file.as_ref().map(|path| path.display().to_string());
         config.auth_info = AuthInfo { token_file, ..AuthInfo::default() };
@@ -109,7 +109,7 @@ fn proxy_path(operator: &str) -> anyhow::Result<String> {
         let whole = [namespace, name, port].iter().all(|part| !part.is_empty() && !part.contains('/'));
         whole.then_some((namespace, name, port))
     });
-    let wrong = || Hinted::new(format!("{operator} is no Service"), "name it as NAMESPACE/NAME:PORT");
+    let wrong = || Hinted::new(format!("{operator} is not a Service"), "name it as NAMESPACE/NAME:PORT");
     let (namespace, name, port) = parts.with_context(wrong)?;
     Ok(format!("/api/v1/namespaces/{namespace}/services/https:{name}:{port}/proxy{PATH}"))
 }

@@ -91,7 +91,7 @@ pub(crate) fn serve(
 /// Registers the webhooks of an operator with the API server. A failure is logged and shown in the timeline.
 pub(crate) async fn register(wire: &Arc<Wire>, operator: &str, registration: Registration) {
     if let Err(error) = registration.carry_out(&installer(wire)).await {
-        tracing::error!(operator, %error, "the webhooks of an operator cannot be registered");
+        tracing::error!(operator, %error, "cannot register the webhooks of an operator");
         wire.recorder.disturbed(format!("cannot register the webhooks of {operator}: {error}"));
     }
 }

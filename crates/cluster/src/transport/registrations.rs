@@ -214,7 +214,7 @@ impl Registrations {
     pub(crate) async fn definition_written(&self, client: &Client, definition: &str) {
         let Some(conversion) = self.conversion(definition) else { return };
         if let Err(error) = self.register_conversion(client, definition, &conversion).await {
-            tracing::error!(definition, %error, "the conversion of a definition cannot be registered");
+            tracing::error!(definition, %error, "cannot register the conversion of a CRD");
         }
     }
 

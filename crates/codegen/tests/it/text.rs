@@ -57,7 +57,7 @@ fn several_definitions_are_modules() {
     assert_eq!(found, expected);
     assert_eq!(
         generated.notes[0].to_string(),
-        "Secret s: skipped, because it is no CustomResourceDefinition"
+        "Secret s: skipped, because it is not a CustomResourceDefinition"
     );
     assert!(generated.source.contains("// - Secret s: skipped"));
     assert!(generated.source.contains("    #[evenkeel::api]\n    #[derive(CustomResource, "));

@@ -268,18 +268,20 @@ impl Behaviour {
     /// Fails if the word or its value is not in the vocabulary.
     pub fn set(&mut self, word: &str, value: &str) -> Result<(), InvalidWord> {
         let invalid = |why: &'static str| InvalidWord { word: word.to_owned(), value: value.to_owned(), why };
-        let length = || duration(value).ok_or_else(|| invalid("is no duration such as 250ms, 5s, 2m or 1h"));
+        let length =
+            || duration(value).ok_or_else(|| invalid("is not a duration such as 250ms, 5s, 2m or 1h"));
         let delay = || match value {
             "never" => Ok(Delay::Never),
             _ => length().map(Delay::After),
         };
         match word {
-            "behaviour" => return self.set_named(value).ok_or_else(|| invalid("is no known behaviour")),
-            "pull" => self.pull = Some(pull(value).ok_or_else(|| invalid("is none of ok, fail and fail:N"))?),
+            "behaviour" => return self.set_named(value).ok_or_else(|| invalid("is not a known behaviour")),
+            "pull" => self.pull = Some(pull(value).ok_or_else(|| invalid("is not ok, fail or fail:N"))?),
             "start-after" => self.start_after = Some(delay()?),
             "exit-code" => {
                 let codes: Option<Vec<_>> = value.split(',').map(|code| exit_code(code.trim())).collect();
-                self.exit_codes = Some(codes.ok_or_else(|| invalid("is no list of exit codes and run"))?);
+                self.exit_codes =
+                    Some(codes.ok_or_else(|| invalid("is not a list of exit codes and `run`"))?);
             }
             "run-for" => self.run_for = Some(length()?),
             "exit-reason" => self.exit_reason = Some(value.to_owned()),
@@ -290,7 +292,7 @@ impl Behaviour {
             "fail-startup" => self.fail_startup = Some(length()?),
             "stop-after" => self.stop_after = Some(delay()?),
             "log" => self.log = Some(log_lines(value)),
-            _ => return Err(invalid("belongs to no known word")),
+            _ => return Err(invalid("has an unknown word")),
         }
         Ok(())
     }
@@ -404,13 +406,13 @@ mod tests {
             assert!(Behaviour::from_words([(word, value)]).is_ok(), "{word}: {value}");
         }
         for (word, value, said) in [
-            ("pull", "fail:x", "pull: \"fail:x\" is none of ok, fail and fail:N"),
-            ("start-after", "5 s", "start-after: \"5 s\" is no duration such as 250ms, 5s, 2m or 1h"),
-            ("exit-code", "256", "exit-code: \"256\" is no list of exit codes and run"),
-            ("exit-code", "", "exit-code: \"\" is no list of exit codes and run"),
-            ("run-for", "never", "run-for: \"never\" is no duration such as 250ms, 5s, 2m or 1h"),
-            ("behaviour", "dance", "behaviour: \"dance\" is no known behaviour"),
-            ("explode", "1", "explode: \"1\" belongs to no known word"),
+            ("pull", "fail:x", "pull: \"fail:x\" is not ok, fail or fail:N"),
+            ("start-after", "5 s", "start-after: \"5 s\" is not a duration such as 250ms, 5s, 2m or 1h"),
+            ("exit-code", "256", "exit-code: \"256\" is not a list of exit codes and `run`"),
+            ("exit-code", "", "exit-code: \"\" is not a list of exit codes and `run`"),
+            ("run-for", "never", "run-for: \"never\" is not a duration such as 250ms, 5s, 2m or 1h"),
+            ("behaviour", "dance", "behaviour: \"dance\" is not a known behaviour"),
+            ("explode", "1", "explode: \"1\" has an unknown word"),
         ] {
             assert_eq!(Behaviour::from_words([(word, value)]).unwrap_err().to_string(), said);
         }

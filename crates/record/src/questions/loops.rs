@@ -43,7 +43,11 @@ pub struct Loop {
 impl fmt::Display for Loop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { controller, rounds, within, write, fields, .. } = self;
-        write!(f, "{controller} wakes itself: {rounds} rounds in {}, each by `{write}`", duration(*within))?;
+        write!(
+            f,
+            "{controller} triggers itself: {rounds} rounds in {}, each by `{write}`",
+            duration(*within)
+        )?;
         match (&self.change, fields.len()) {
             (Some(change), 1) => write!(f, ", which changes {change} every time"),
             (_, 0) => Ok(()),

@@ -92,7 +92,7 @@ impl Manifests {
                 after: "5m",
                 severity: "critical",
                 expression: format!("absent(up{{{own}}} == 1)"),
-                summary: format!("No replica of {} answers", self.name),
+                summary: format!("No replica of {} responds", self.name),
             },
             Alert {
                 name: "OperatorQueueGrows",
@@ -133,7 +133,7 @@ impl Manifests {
                 expression: format!(
                     "sum by (name) (leader_election_master_status{{{own}}}) < 1 or absent(leader_election_master_status{{{own}}})"
                 ),
-                summary: format!("No replica of {} leads, so that nothing is reconciled", self.name),
+                summary: format!("No replica of {} leads, so nothing is reconciled", self.name),
             });
         }
         alerts.push(Alert {
@@ -143,7 +143,7 @@ impl Manifests {
             expression: format!(
                 "evenkeel_certificate_expiry_timestamp_seconds{{{own}}} - time() < {CERTIFICATE_DAYS} * 86400"
             ),
-            summary: "The certificate of {{ $labels.server }} ends in {{ $value | humanizeDuration }} and was not renewed"
+            summary: "The certificate of {{ $labels.server }} expires in {{ $value | humanizeDuration }} and was not renewed"
                 .to_owned(),
         });
         alerts

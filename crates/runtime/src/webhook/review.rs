@@ -99,7 +99,7 @@ pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], wanted: (&str, &str))
     }
     let text = std::str::from_utf8(body).map_err(|error| format!("the body is not UTF-8: {error}"))?;
     let review: Envelope<'_> =
-        serde_json::from_str(text).map_err(|error| format!("the body is no review: {error}"))?;
+        serde_json::from_str(text).map_err(|error| format!("the body is not a review: {error}"))?;
     let (version, kind) = wanted;
     if review.api_version != version || review.kind != kind {
         let (found_version, found_kind) = (&review.api_version, &review.kind);

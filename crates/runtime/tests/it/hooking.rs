@@ -193,7 +193,7 @@ async fn bad_input_gets_a_clear_answer() {
     let cases = [
         (post("/else", good.clone()), 404, "no webhook has the path /else"),
         (post(VALIDATE, ""), 400, "the request has no body"),
-        (post(VALIDATE, good[..good.len() / 2].to_owned()), 400, "the body is no review: EOF"),
+        (post(VALIDATE, good[..good.len() / 2].to_owned()), 400, "the body is not a review: EOF"),
         (post(VALIDATE, good.replace("AdmissionReview", "Pod")), 400, "got kind \"Pod\""),
         (post(VALIDATE, vec![b' '; 10_000_000]), 413, "the review is larger than 7340032 bytes"),
         (post("/convert", good.clone()), 404, "no webhook has the path /convert"),

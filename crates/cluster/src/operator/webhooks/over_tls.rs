@@ -59,7 +59,7 @@ pub(crate) fn serve(
         // The port is closed when the last replica ends.
         let _listener = listener;
         if let Err(error) = serving.await {
-            tracing::error!(operator, %error, "the webhooks of an operator cannot be served");
+            tracing::error!(operator, %error, "cannot serve the webhooks of an operator");
         }
     });
     let registration = registration.map(|registration| registration.probe(&deployment, probe));

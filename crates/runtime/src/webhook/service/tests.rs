@@ -149,7 +149,7 @@ async fn bad_input_gets_a_clear_answer() {
     let v1beta1 = good.replace("admission.k8s.io/v1", "admission.k8s.io/v1beta1");
     let bodies = [
         (String::new(), 400, "the request has no body"),
-        (good[..good.len() - 9].to_owned(), 400, "the body is no review: EOF"),
+        (good[..good.len() - 9].to_owned(), 400, "the body is not a review: EOF"),
         ("[]".to_owned(), 400, "and got kind \"\""),
         (v1beta1, 400, "expected AdmissionReview of admission.k8s.io/v1, and got kind \"AdmissionReview\""),
         (good.replace("AdmissionReview", "Pod"), 400, "and got kind \"Pod\""),

@@ -42,7 +42,7 @@ export async function objectView(main, [group, plural, namespace, name]) {
     const last = mine[mine.length - 1];
     const meta = object?.metadata;
     const wrong = object?.status?.conditions?.find((/** @type {any} */ it) => it.status === "False" && !["Degraded", "Failed", "Progressing", "Stalled"].includes(it.type));
-    if (found) return ["bad", `${found.it.controller} wakes itself: ${found.rounds} rounds in ${duration(found.within)}, each by ${found.write}${found.fields.length ? `, which changes ${found.fields.join(", ")} every time` : ""}`];
+    if (found) return ["bad", `${found.it.controller} triggers itself: ${found.rounds} rounds in ${duration(found.within)}, each by ${found.write}${found.fields.length ? `, which changes ${found.fields.join(", ")} every time` : ""}`];
     if (meta?.deletionTimestamp && meta.finalizers?.length) return ["bad", `Deletion waits for the finalizer ${meta.finalizers.join(", ")}${last && isFailure(last) ? `: ${last.controller} fails: ${last.error}` : ""}`];
     if (last && isFailure(last)) return ["bad", `${last.controller} fails: ${last.error} (tried ${(last.attempt ?? 0) + 1} times${last.again ? `, next in ${duration(last.again)}` : ""})`];
     if (wrong) return ["warn", `Condition ${wrong.type} is not true: ${[wrong.reason, wrong.message].filter(Boolean).join(": ")}`];

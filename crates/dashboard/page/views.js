@@ -18,7 +18,7 @@ const recent = () => state.record.entries.slice(indexAt(state.record.entries, st
 
 /** What is wrong, in one line each. */
 function troubles() {
-  const found = loops(state.record.entries).map((it) => ({ key: it.it, text: `${it.it.controller} wakes itself for ${keyOf(it.it)}: ${it.rounds} rounds in ${duration(it.within)}, each by ${it.write}${it.fields.length ? `, which changes ${it.fields.join(", ")} every time` : ""}` }));
+  const found = loops(state.record.entries).map((it) => ({ key: it.it, text: `${it.it.controller} triggers itself for ${keyOf(it.it)}: ${it.rounds} rounds in ${duration(it.within)}, each by ${it.write}${it.fields.length ? `, which changes ${it.fields.join(", ")} every time` : ""}` }));
   const fails = stuck(state.record.entries).map((it) => ({ key: it, text: `${it.controller} fails for ${keyOf(it)}, ${(it.attempt ?? 0) + 1} times in a row: ${it.error}` }));
   const watches = state.record.watches.filter((it) => it.error).map((it) => ({ key: it, text: `The watch of ${it.source}${it.operator ? ` (${it.operator})` : ""} fails: ${it.error}` }));
   return [...found, ...fails, ...watches];

@@ -181,9 +181,9 @@ pub struct Unsettled {
     pub limit: Duration,
     /// What was still pending.
     pub pending: Vec<Pending>,
-    /// Whether the wait ended early because something wakes itself for ever without time passing.
+    /// Whether the wait ended early because something triggers itself forever while no virtual time passes.
     pub endless: bool,
-    /// What wakes itself, if that is known: "reconciles by my-operator of default/a".
+    /// What triggers itself, if that is known: "reconciles by my-operator of default/a".
     pub turning: Option<String>,
 }
 

@@ -109,7 +109,7 @@ fn sentence_at_rest(strike: &Strike, learned: &Learned) -> String {
         }
         Strike::Relist { operator, from, to } if to > from => format!(
             "the watches of {operator} broke at rest {from} and could not resume until rest {to} (410 Gone): it listed \
-             again, and never saw the states between"
+             again, and never saw the states in between"
         ),
         Strike::Relist { operator, from, .. } => {
             format!(

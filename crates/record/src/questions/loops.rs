@@ -167,7 +167,7 @@ mod tests {
     fn a_key_that_wakes_itself_is_named_with_its_write_and_its_field() {
         let entries: Vec<Entry> = (1..=7).map(|at| round(at * 1000, "status.checked")).collect();
         let found = loops(&record(entries));
-        let said = "site wakes itself: 6 rounds in 5.0 ms, each by `patch sites/web/status`, \
+        let said = "site triggers itself: 6 rounds in 5.0 ms, each by `patch sites/web/status`, \
                     which changes status.checked every time";
         assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), [said]);
     }

@@ -50,7 +50,7 @@ async fn a_loop_is_named_with_its_write_and_its_field() {
     let Why { reason, line } = reason(&cluster, &[]).await;
     assert_eq!(reason, Reason::Loop, "{line}");
     let said = "each by `patch configmaps/one`, which changes data.seen every time";
-    assert!(line.starts_with("broken wakes itself: ") && line.ends_with(said), "{line}");
+    assert!(line.starts_with("broken triggers itself: ") && line.ends_with(said), "{line}");
     cluster.stop(BROKEN);
 }
 

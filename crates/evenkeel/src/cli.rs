@@ -48,7 +48,16 @@ use crate::manifests::Verbs;
 use crate::{BoxError, Manager, Manifests};
 use replica::Replica;
 
-/// An operator with a command line: its name, its controllers, its custom resource definitions and samples.
+/// An operator with a command line: its name, its controllers, its CustomResourceDefinitions and samples.
+///
+/// ```no_run
+/// use evenkeel::cli::Operator;
+/// # fn controllers(manager: evenkeel::Manager) -> evenkeel::Manager { manager }
+///
+/// fn main() -> std::process::ExitCode {
+///     Operator::new("my-operator", controllers).sample("apiVersion: v1\nkind: ConfigMap").main()
+/// }
+/// ```
 #[must_use = "an operator does nothing until `main` is called"]
 pub struct Operator {
     name: &'static str,

@@ -10,7 +10,14 @@ use crate::oracle::Finding;
 use crate::plan::Class;
 use crate::settings::Budget;
 
-/// The result of an exploration.
+/// The result of an exploration. Printing it shows the findings with their explanations.
+///
+/// ```
+/// # use evenkeel_cluster::Cluster;
+/// # async fn a_life(cluster: Cluster) -> kube::Result<()> { cluster.settled().await; Ok(()) }
+/// let report = evenkeel_explore::explore("a_life", a_life).run();
+/// assert!(report.is_clean(), "{report}");
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {

@@ -31,7 +31,7 @@ use crate::{explain, generate, record};
 /// revisions and times are shifted.
 const OTHERS: [(u64, bool); 3] = [(0, true), (1, false), (2, true)];
 
-/// The exploration of one scenario, made by [`explore`].
+/// The exploration of one scenario, made by [`explore`], which has an example.
 #[must_use = "nothing is explored until `check` or `run` is called"]
 pub struct Exploration {
     name: String,

@@ -102,6 +102,23 @@ use options::Options;
 /// `K` is a type of `k8s_openapi` or a derived kind. [`Webhook::validate_with`] and [`Webhook::mutate_with`] take a
 /// kind that is known only at run time, with `DynamicObject`. `S` is the state, which [`Webhook::state`] sets; a
 /// function that takes an `Admission<K>` needs none.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use evenkeel_runtime::Result;
+/// use evenkeel_runtime::webhook::{Admission, Operation, Verdict, Webhook};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// async fn has_data(map: Arc<ConfigMap>, _: Admission<ConfigMap>) -> Result<Verdict> {
+///     Ok(if map.data.is_some() { Verdict::allow() } else { Verdict::deny("a ConfigMap needs data") })
+/// }
+///
+/// # fn example(manager: evenkeel_runtime::Manager) -> evenkeel_runtime::Manager {
+/// let webhook = Webhook::validate(has_data).operations([Operation::Create]).timeout(Duration::from_secs(5));
+/// manager.webhook(webhook)
+/// # }
+/// ```
 #[must_use = "a webhook runs in a manager: `manager.webhook(webhook)`"]
 pub struct Webhook<S = ()> {
     action: Action,

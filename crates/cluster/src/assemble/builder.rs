@@ -15,7 +15,20 @@ use crate::settings;
 /// The default limit of [`Cluster::settled`].
 pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Options of a [`Cluster`]; see [`Cluster::builder`].
+/// Options of a [`Cluster`], which [`Cluster::builder`] returns. Tests get them from
+/// [`testing::options`](crate::testing::options).
+///
+/// ```
+/// use evenkeel_cluster::testing;
+/// use k8s_openapi::api::core::v1::Node;
+///
+/// let result = testing::run(testing::options().seed(7).nodes(2), |cluster| async move {
+///     cluster.settled().await;
+///     assert_eq!(cluster.list::<Node>().await?.len(), 2);
+///     Ok::<_, kube::Error>(())
+/// });
+/// assert!(result.is_ok());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Builder {
     pub(crate) seed: Option<u64>,

@@ -9,7 +9,18 @@ use http::{Method, Request, Response, StatusCode, header};
 use kube::Resource;
 use parking_lot::Mutex;
 
-/// A failure that is injected into a request.
+/// A failure that is injected into a request, for instance by `Cluster::fail`.
+///
+/// ```
+/// # use k8s_openapi::api::core::v1::Namespace;
+/// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+/// use evenkeel_cluster::{Fault, Matcher};
+///
+/// cluster.fail(Matcher::any().path("/namespaces"), Fault::InternalError, 1);
+/// assert!(cluster.get::<Namespace>("default").await.is_err());
+/// assert!(cluster.get::<Namespace>("default").await.is_ok());
+/// # });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {

@@ -71,7 +71,7 @@ pub trait Convertible: Object<DynamicType = ()> + CustomResourceExt {
     fn from_hub(hub: Self::Hub) -> Result<Self>;
 }
 
-/// All versions of a kind: the hub `H`, and its spokes.
+/// All versions of a kind: the hub `H`, and its spokes. [`Convertible`] has an example.
 #[must_use]
 pub struct Conversion<H> {
     group: String,

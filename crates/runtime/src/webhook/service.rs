@@ -51,6 +51,20 @@ pub(crate) type Refusal = Box<Response<Bytes>>;
 ///
 /// [`Manager::take_webhooks`](crate::Manager::take_webhooks) returns it to a caller that serves the webhooks itself.
 /// Cloning is cheap, and clones share all counters.
+///
+/// ```
+/// use evenkeel_runtime::webhook::Endpoint;
+/// use evenkeel_runtime::{BoxError, Manager};
+///
+/// # fn example(mut manager: Manager) -> Result<(), BoxError> {
+/// if let Some(webhooks) = manager.take_webhooks()? {
+///     // Serve `webhooks` with your own server, and apply these objects:
+///     let configurations = webhooks.configurations("sites", &Endpoint::service("operators", "sites-webhook"));
+/// #   drop(configurations);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Webhooks {
     inner: Arc<Inner>,

@@ -19,6 +19,13 @@ use crate::Object;
 ///
 /// A function that returns an error or panics gives no verdict: the API server gets status 500, and the webhook's
 /// [failure policy](super::FailurePolicy) decides.
+///
+/// ```
+/// use evenkeel_runtime::webhook::Verdict;
+///
+/// assert!(Verdict::allow().warn("this class is deprecated").is_allowed());
+/// assert_eq!(Verdict::deny("only administrators may do this").to_string(), "only administrators may do this");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct Verdict {

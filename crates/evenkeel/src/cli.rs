@@ -55,7 +55,7 @@ use replica::Replica;
 /// # fn controllers(manager: evenkeel::Manager) -> evenkeel::Manager { manager }
 ///
 /// fn main() -> std::process::ExitCode {
-///     Operator::new("my-operator", controllers).sample("apiVersion: v1\nkind: ConfigMap").main()
+///     Operator::new("my-operator", controllers).samples("apiVersion: v1\nkind: ConfigMap").main()
 /// }
 /// ```
 #[must_use = "an operator does nothing until `main` is called"]

@@ -29,7 +29,7 @@ impl Cluster {
     }
 
     /// Removes all rules added by [`Cluster::tell_pods`]: containers do what their specs and annotations say.
-    pub fn tell_pods_nothing(&self) {
+    pub fn clear_pod_rules(&self) {
         self.inner.wire.recorder.disturbed("removes the rules for pods");
         self.inner.rules.clear();
     }

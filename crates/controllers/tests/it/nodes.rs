@@ -165,7 +165,7 @@ fn a_rule_counts_for_running_containers_too() {
         cluster.tell_pods(PodRule::new(Behaviour::new().never_ready()).image("i:*"));
         cluster.settled().await;
         assert!(!is_ready(&cluster.get::<Pod>("a").await?));
-        cluster.tell_pods_nothing();
+        cluster.clear_pod_rules();
         cluster.settled().await;
         assert!(is_ready(&cluster.get::<Pod>("a").await?));
         Ok(())

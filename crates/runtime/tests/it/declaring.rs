@@ -66,7 +66,7 @@ async fn the_kinds_of_the_list_are_owned_and_read(cluster: Cluster) {
     cluster.delete::<Secret>("one").await.unwrap();
     cluster.settled().await;
     assert_eq!(notes.take(), ["Secret default/one deleted", "Secret default/one created"]);
-    // What is only read reconciles nothing.
+    // A change of a kind that is only read triggers no reconcile.
     cluster.delete::<ServiceAccount>("one").await.unwrap();
     cluster.settled().await;
     assert_eq!(notes.take(), [""; 0]);
@@ -133,7 +133,7 @@ async fn a_watched_kind_needs_a_trigger_before_the_start(cluster: Cluster) {
 }
 
 kinds! {
-    /// Kinds of controllers of any kind.
+    /// A list for controllers of any kind.
     struct ReadKinds { reads Secret }
 }
 

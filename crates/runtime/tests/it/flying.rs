@@ -20,7 +20,7 @@ fn key() -> Key {
     Key { kind: "ConfigMap".into(), namespace: Some("default".into()), name: "one".into() }
 }
 
-/// Why the ConfigMap `one` is as it is.
+/// Explains the state of the ConfigMap `one`.
 async fn reason(cluster: &Cluster, descendants: &[Value]) -> Why {
     let record = cluster.record();
     let object = cluster.get_opt::<ConfigMap>("one").await.unwrap();
@@ -28,7 +28,7 @@ async fn reason(cluster: &Cluster, descendants: &[Value]) -> Why {
     why(&key(), Evidence { record: Some(&record), object: object.as_ref(), descendants })
 }
 
-/// Lets a broken operator work for a while: it never comes to rest.
+/// Lets time pass for a broken operator, which never comes to rest.
 async fn a_while() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
@@ -135,7 +135,7 @@ async fn a_webhook_that_refuses_is_quoted() {
     cluster.stop(BROKEN);
 }
 
-/// An operator whose Deployment asks for a node that does not exist.
+/// An operator whose Deployment selects a node that does not exist.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_never_gets_ready_is_named_with_its_reason() {
     let cluster = evenkeel_cluster::testing::cluster(Cluster::builder().seed(5)).await;
@@ -174,7 +174,7 @@ async fn a_pod_that_never_gets_ready_is_named_with_its_reason() {
     cluster.stop(BROKEN);
 }
 
-/// What a reconcile reads, asks and changes is recorded; a value that was planted in a Secret is nowhere.
+/// The reads, requests and changes of a reconcile are recorded, but no value from a Secret.
 #[tokio::test(start_paused = true)]
 async fn a_reconcile_is_recorded_without_the_values_of_secrets() {
     const PLANTED: &str = "cGxhbnRlZA==";

@@ -239,7 +239,7 @@ async fn plain_http_on_the_port_of_tls_is_told_so() {
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.0 400"), "{answer}");
     assert!(answer.ends_with("Client sent an HTTP request to an HTTPS server.\n"), "{answer}");
-    // What is neither ends, and concerns nobody else.
+    // A connection that speaks neither protocol is closed, and no other one is affected.
     let mut stream = TcpStream::connect(served.webhooks).await.unwrap();
     stream.write_all(&[0; 64]).await.unwrap();
     assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0);

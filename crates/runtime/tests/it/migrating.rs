@@ -101,7 +101,7 @@ async fn every_object_is_rewritten_and_the_old_version_leaves(cluster: Cluster) 
     assert_eq!(rewritten(&cluster).len(), 7, "{}", cluster.timeline());
     let after = versions(&cluster).await;
     assert!(before.iter().zip(&after).all(|(before, after)| before != after), "{before:?} {after:?}");
-    // It is done: nothing is written again.
+    // The migration is complete: nothing is written again.
     cluster.mark();
     cluster.restart("op");
     cluster.settled().await;

@@ -1,4 +1,4 @@
-//! Metrics over TLS, for those whom the API server allows to read them.
+//! Metrics over TLS, for clients whom the API server allows to read them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -11,6 +11,7 @@ mod objects;
 mod outside;
 mod pods;
 mod record;
+mod unrest;
 mod wait;
 mod webhooks;
 

@@ -45,6 +45,30 @@ pub fn time_is_paused() -> bool {
     Instant::now() == before
 }
 
+/// Measures real time, also where time is paused: for reports about code that blocks its thread, never for decisions.
+///
+/// ```
+/// use evenkeel_env::Stopwatch;
+///
+/// let watch = Stopwatch::start();
+/// assert!(watch.elapsed() <= watch.elapsed());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    /// Begins to measure.
+    #[expect(clippy::disallowed_methods, reason = "this crate is the one place that may use it")]
+    pub fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    /// The real time since the start.
+    pub fn elapsed(&self) -> std::time::Duration {
+        self.0.elapsed()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

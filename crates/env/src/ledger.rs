@@ -185,6 +185,9 @@ pub struct Unsettled {
     pub endless: bool,
     /// What triggers itself, if that is known: "reconciles by my-operator of default/a".
     pub turning: Option<String>,
+    /// Why it does not rest, as far as that is known, the most important reason first. The ledger knows none; those who
+    /// know add them.
+    pub reasons: Vec<String>,
 }
 
 impl Ledger {
@@ -454,13 +457,17 @@ impl fmt::Display for Pending {
 impl fmt::Display for Unsettled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.turning, self.endless) {
-            (Some(what), _) => {
-                write!(f, "not settled: {what} go on and on without time passing; still pending:")?
+            (Some(what), _) => write!(f, "not settled: {what} go on and on without time passing")?,
+            (None, true) => f.write_str("not settled: it goes on and on without time passing")?,
+            (None, false) => write!(f, "not settled within {:?}", self.limit)?,
+        }
+        match self.reasons.split_first() {
+            None => f.write_str("; still pending:")?,
+            Some((first, others)) => {
+                write!(f, ": {first}")?;
+                others.iter().try_for_each(|reason| write!(f, "\n  {reason}"))?;
+                f.write_str("\nstill pending:")?;
             }
-            (None, true) => {
-                f.write_str("not settled: it goes on and on without time passing; still pending:")?
-            }
-            (None, false) => write!(f, "not settled within {:?}; still pending:", self.limit)?,
         }
         self.pending.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }

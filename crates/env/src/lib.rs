@@ -16,7 +16,7 @@ mod ledger;
 mod random;
 mod settings;
 
-pub use clock::{EPOCH, time_is_paused};
+pub use clock::{EPOCH, Stopwatch, time_is_paused};
 pub use footprint::Footprint;
 pub use hash::{HashMap, HashSet, Hashes};
 pub use ledger::{Deadline, Ledger, Pending, Purpose, Station, Tally, Turns, Unsettled, Work};

@@ -6,7 +6,7 @@ mod stuck;
 
 pub use frequency::{Activity, ControllerActivity, controllers, most_frequent, slowest};
 pub use loops::{Loop, loops};
-pub use stuck::{Quiet, Stuck, not_reconciled, stuck};
+pub use stuck::{Quiet, Stuck, failing, not_reconciled, stuck};
 
 use crate::entry::Entry;
 use crate::record::{Key, Record};

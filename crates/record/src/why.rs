@@ -168,7 +168,21 @@ fn failing(last: &Reconcile) -> Option<Why> {
         return None;
     }
     let error = last.error.as_deref().unwrap_or("unknown");
-    said(Reason::Failing, format!("{} fails: {error} ({})", last.controller, tries(last)))
+    let advice = advice(error);
+    said(Reason::Failing, format!("{} fails: {error}{advice} ({})", last.controller, tries(last)))
+}
+
+/// What to do about an error, after a colon; empty if the error says it itself or nobody knows.
+pub fn advice(error: &str) -> &'static str {
+    // What the API server says of a path that it does not serve.
+    let unserved = ["404 page not found", "the server could not find the requested resource"];
+    if unserved.iter().any(|text| error.contains(text)) {
+        return ": the API server does not serve the kind; apply its CustomResourceDefinition first";
+    }
+    if error.contains(" is forbidden: User ") {
+        return ": give its role this rule";
+    }
+    ""
 }
 
 /// Explains a failing watch: the controller then does not reconcile the object, or reconciles it from an old view.
@@ -181,7 +195,7 @@ fn watch_failing(evidence: Evidence<'_>, last: Option<&Reconcile>) -> Option<Why
         None => "the controller does not start before its cache is filled",
     };
     let reason = if error.contains("forbidden") { Reason::Forbidden } else { Reason::Watch };
-    said(reason, format!("the watch of {} fails, and {effect}: {error}", failing.source))
+    said(reason, format!("the watch of {} fails, and {effect}: {error}{}", failing.source, advice(error)))
 }
 
 fn pod_unready(evidence: Evidence<'_>) -> Option<Why> {

@@ -52,6 +52,11 @@ pub struct Observed<'a> {
 pub enum Stage {
     /// The reconcile begins now.
     Began,
+    /// The reconcile held its thread for long without awaiting, so that nothing else could run there. Told before the end.
+    Blocked {
+        /// The longest time without an await, in real time.
+        held: Duration,
+    },
     /// The reconcile has ended.
     Ended {
         /// How long the reconcile took.

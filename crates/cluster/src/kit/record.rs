@@ -30,12 +30,18 @@ impl Cluster {
     /// # });
     /// ```
     pub fn record(&self) -> Record {
-        let mut record = self.described();
+        let mut record = self.record_of(|_| true);
         record.entries.extend(self.moments().iter().filter_map(|moment| self.entry(moment)));
-        for (operator, flight) in self.flights() {
+        record.entries.sort_by_key(Entry::at);
+        record
+    }
+
+    /// What these operators recorded.
+    pub(super) fn record_of(&self, chosen: impl Fn(&str) -> bool) -> Record {
+        let mut record = self.described();
+        for (operator, flight) in self.flights().into_iter().filter(|(operator, _)| chosen(operator)) {
             record.merge(self.flown(&operator, &flight, &mut Position::default()));
         }
-        record.entries.sort_by_key(Entry::at);
         record
     }
 

@@ -50,8 +50,8 @@ impl Cluster {
     /// ```
     ///
     /// # Panics
-    /// Panics if the cluster is not at rest within the limit, and lists what is pending. An operator that keeps
-    /// triggering itself is detected even if no time passes. [`Cluster::try_settled`] returns an error instead.
+    /// Panics if the cluster is not at rest within the limit: says why, with the last error of each key that fails, and
+    /// lists what is pending. An operator that keeps triggering itself is detected even if no time passes. [`Cluster::try_settled`] returns an error instead.
     #[track_caller]
     pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
         let (caller, cluster) = (Location::caller(), self.clone());
@@ -69,7 +69,8 @@ impl Cluster {
     pub async fn try_settled(&self) -> Result<(), Unsettled> {
         loop {
             let Some(director) = self.inner.wire.direction.director() else {
-                return self.settled_within(self.inner.settle_limit).await;
+                let settled = self.settled_within(self.inner.settle_limit).await;
+                return settled.map_err(|unsettled| self.explained(unsettled));
             };
             let limit = director.patience().unwrap_or(self.inner.settle_limit);
             match self.settled_within(limit).await {
@@ -126,7 +127,8 @@ impl Cluster {
     /// # Errors
     /// Fails if something is still pending at the limit; the error lists it.
     pub async fn try_idle(&self) -> Result<(), Unsettled> {
-        self.env().ledger().idle(self.inner.settle_limit).await
+        let idle = self.env().ledger().idle(self.inner.settle_limit).await;
+        idle.map_err(|unsettled| self.explained(unsettled))
     }
 
     /// Lets this much time pass, and waits until the work that it caused is done. With paused time this takes no real

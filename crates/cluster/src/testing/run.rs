@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt::Debug;
+use std::io::Write as _;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -73,6 +74,21 @@ where
     F: Future<Output = R>,
     R: TestResult,
 {
+    run_and(warn, options, test)
+}
+
+/// Runs a test as [`run`] does. `passed` is called with the cluster of a test that passed.
+fn run_and<F, R>(passed: fn(&Cluster), options: Builder, test: impl FnOnce(Cluster) -> F) -> R
+where
+    F: Future<Output = R>,
+    R: TestResult,
+{
+    if tokio::runtime::Handle::try_current().is_ok() {
+        panic!(
+            "this starts a tokio runtime with a cluster of its own, and cannot be called within another one: call it from a \
+             plain #[test] function that is not async, instead of from #[tokio::test] or #[evenkeel::test]"
+        );
+    }
     let kubeconfig = settings::kubeconfig();
     let real_time = settings::real_time().unwrap_or_else(|error| panic!("{error}"));
     let real_time = real_time || options.real_time || kubeconfig.is_some();
@@ -87,8 +103,9 @@ where
         };
         let report = ReportOnFailure { cluster: cluster.clone() };
         let result = test(cluster.clone()).await;
-        if result.failure().is_some() {
-            report.report();
+        match result.failure() {
+            Some(_) => report.report(),
+            None => passed(&cluster),
         }
         if kubeconfig.is_some() {
             cluster.clean_up().await;
@@ -154,6 +171,7 @@ impl ReportOnFailure {
         let seed = self.cluster.env().seed().unwrap_or_default();
         let timeline = self.cluster.timeline();
         eprintln!("what happened in the cluster (EVENKEEL_SEED={seed}, newest last):\n{timeline}");
+        self.cluster.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
     }
 }
 
@@ -165,13 +183,28 @@ impl Drop for ReportOnFailure {
     }
 }
 
+/// Prints what operators should not have done in a test that passed. The output of such a test is captured, unless it goes
+/// directly to stderr.
+fn warn(cluster: &Cluster) {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    for warning in cluster.warnings() {
+        // A test does not fail because nobody can read the warning.
+        let _ = writeln!(std::io::stderr(), "warning: {test}: {warning}");
+    }
+}
+
 /// Plays a part of a test in a cluster of its own. Assertions belong inside of `play`, so that a failure prints the
 /// timeline of this cluster.
 pub(crate) fn in_a_cluster<F: Future<Output = R>, R>(play: impl FnOnce(Cluster) -> F) -> R {
-    // After a crash, an operator may start its waits from the beginning.
-    let run = run(options().settle_limit(2 * SETTLE_LIMIT), |cluster| {
-        let played = play(cluster);
-        async move { Ok::<_, Infallible>(played.await) }
-    });
+    // After a crash, an operator may begin its waits again.
+    // The parts of one test would all print the same warnings.
+    let run = run_and(
+        |_| (),
+        options().settle_limit(2 * SETTLE_LIMIT),
+        |cluster| {
+            let played = play(cluster);
+            async move { Ok::<_, Infallible>(played.await) }
+        },
+    );
     run.unwrap_or_else(|never| match never {})
 }

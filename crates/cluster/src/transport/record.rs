@@ -399,6 +399,9 @@ impl fmt::Display for Reconcile {
         let text = match stage {
             Stage::Ended { error: Some(error), .. } => format!("failed for {object}: {error}"),
             Stage::Ended { .. } => format!("done with {object}"),
+            Stage::Blocked { held } => {
+                format!("held its thread for {held:.1?} of real time while it reconciled {object}")
+            }
             _ => format!("woken for {object}: {causes}"),
         };
         line(f, *at, by, &text)

@@ -14,6 +14,7 @@ mod h2;
 mod in_flight;
 mod kit;
 mod mirror;
+mod newcomer;
 mod operator_webhooks;
 mod options;
 mod real_time;

@@ -49,7 +49,7 @@ impl<'a> Wait<'a> {
     }
 
     pub(super) fn failed(&self, endless: bool, turning: Option<String>) -> Unsettled {
-        Unsettled { limit: self.limit, pending: self.inner.pending(), endless, turning }
+        Unsettled { limit: self.limit, pending: self.inner.pending(), endless, turning, reasons: Vec::new() }
     }
 }
 

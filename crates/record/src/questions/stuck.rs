@@ -46,8 +46,14 @@ pub fn stuck(record: &Record) -> Vec<Stuck> {
     found
 }
 
-/// Returns the keys whose last reconcile ended more than `longer_than` microseconds before the record was taken, the
-/// longest ago first.
+/// The last reconciles of the keys that are tried again after an error.
+pub fn failing(record: &Record) -> Vec<&Reconcile> {
+    let last = last_of_each(record).into_iter();
+    last.filter(|reconcile| reconcile.outcome == Outcome::Failed).collect()
+}
+
+/// The keys whose last reconcile ended more than this many microseconds before the record was taken, the longest ago
+/// first.
 pub fn not_reconciled(record: &Record, longer_than: u64) -> Vec<Quiet> {
     let since = |reconcile: &Reconcile| record.taken.saturating_sub(reconcile.at + reconcile.took);
     let quiet = last_of_each(record).into_iter().filter(|reconcile| since(reconcile) > longer_than);

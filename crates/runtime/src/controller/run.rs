@@ -267,6 +267,10 @@ struct AllOwnWrites {
     limit: usize,
 }
 
+/// How long a reconcile may hold its thread without awaiting, before it is reported: decoding and comparing objects takes
+/// milliseconds, a blocking call such as `std::thread::sleep` or a request takes longer.
+const HELD_MAX: Duration = Duration::from_millis(100);
+
 /// The least number of keys at which shown writes are searched for and dropped.
 const OWN_WRITES_KEPT: usize = 1024;
 
@@ -320,6 +324,7 @@ impl Worker {
             self.own_writes.lock().insert(item.key.clone(), OwnWrites::Made(writes), &self.scope);
         }
         let took = start.elapsed();
+        self.report_held(&item, footprint.held());
         self.observers.tell(&self.scope.name, &item.key, &item.causes, || outcome.stage(took));
         outcome.report(&item, took);
         outcome.count(&self.metrics, &item.key, took);
@@ -343,6 +348,19 @@ impl Worker {
             ended,
             again,
         });
+    }
+
+    /// Reports a reconcile that held its thread.
+    fn report_held(&self, item: &Item, held: Duration) {
+        if held < HELD_MAX {
+            return;
+        }
+        tracing::warn!(
+            ?held,
+            "the reconcile held its thread without awaiting, and nothing else could run there; sleep with tokio::time::sleep, \
+             and put blocking calls into tokio::task::spawn_blocking"
+        );
+        self.observers.tell(&self.scope.name, &item.key, &item.causes, || Stage::Blocked { held });
     }
 
     /// The key to work on, and whether the caches do not show its own last writes. Returns `None` for a key that must wait

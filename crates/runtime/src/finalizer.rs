@@ -1,7 +1,5 @@
 //! Finalizers: cleanup that must happen before an object is deleted.
 
-use std::future::Future;
-
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -43,24 +41,29 @@ impl<S: Send + Sync, D> Ctx<S, D> {
     /// tests the finalizers as they were read, so that a crash at any point or another writer costs one more
     /// attempt, never a lost or doubled finalizer.
     ///
+    /// `work` is an async closure, which may borrow what is around it, or a function that returns a future.
+    ///
     /// ```no_run
     /// # use std::sync::Arc;
-    /// # use evenkeel_runtime::{Action, Ctx, Error, Result};
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use evenkeel_runtime::{Action, Ctx, Result};
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # async fn make_bucket(_: &str) -> Result<()> { Ok(()) }
+    /// # async fn remove_bucket(_: &str) -> Result<()> { Ok(()) }
     /// use evenkeel_runtime::finalizer::Phase;
     ///
     /// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
-    ///     let action = ctx.finalizer(&map, "example.com/bucket", |phase| async move {
+    ///     let bucket = format!("bucket-of-{}", map.metadata.name.as_deref().unwrap_or_default());
+    ///     let action = ctx.finalizer(&map, "example.com/bucket", async |phase| -> Result<Action> {
     ///         match phase {
-    ///             Phase::Apply => println!("make the bucket"),
-    ///             Phase::Cleanup => println!("remove the bucket"),
+    ///             Phase::Apply => make_bucket(&bucket).await?,
+    ///             Phase::Cleanup => remove_bucket(&bucket).await?,
     ///         }
-    ///         Ok::<_, Error>(Action::await_change())
+    ///         Ok(Action::await_change())
     ///     });
     ///     Ok(action.await?)
     /// }
     /// ```
-    pub async fn finalizer<O, M, F, Fut, E>(
+    pub async fn finalizer<O, M, F, E>(
         &self,
         object: &O,
         finalizer: &str,
@@ -68,8 +71,7 @@ impl<S: Send + Sync, D> Ctx<S, D> {
     ) -> Result<Action, FinalizerError>
     where
         O: AsObject<M>,
-        F: FnOnce(Phase) -> Fut,
-        Fut: Future<Output = Result<Action, E>>,
+        F: AsyncFnOnce(Phase) -> Result<Action, E>,
         E: Into<BoxError>,
     {
         self.of::<O::Kind>().finalizer(object.as_object(), finalizer, work).await
@@ -78,15 +80,14 @@ impl<S: Send + Sync, D> Ctx<S, D> {
 
 impl<K: Object> Objects<'_, K> {
     /// See [`Ctx::finalizer`].
-    pub async fn finalizer<F, Fut, E>(
+    pub async fn finalizer<F, E>(
         &self,
         object: &K,
         finalizer: &str,
         work: F,
     ) -> Result<Action, FinalizerError>
     where
-        F: FnOnce(Phase) -> Fut,
-        Fut: Future<Output = Result<Action, E>>,
+        F: AsyncFnOnce(Phase) -> Result<Action, E>,
         E: Into<BoxError>,
     {
         let held = object.finalizers().iter().any(|name| name == finalizer);

@@ -79,3 +79,15 @@ fn mistakes_are_told() {
     check(&["http://127.0.0.1:1/x"], "", "hint: or pipe it: curl");
     check(&["--from-cluster", "x", "--kubeconfig", "/no/such"], "", "hint: name the cluster's kubeconfig");
 }
+
+/// A definition of some kilobytes overflowed the stack.
+#[test]
+fn a_definition_that_is_too_deep_is_refused() {
+    for deep in
+        ["[".repeat(20_000), "{a: ".repeat(20_000), "- ".repeat(20_000) + "1", "{\"a\":".repeat(20_000)]
+    {
+        let output = types(&["-"], &deep);
+        assert_eq!(output.status.code(), Some(1), "{:.80}: {output:?}", deep);
+        assert!(text(&output.stderr).starts_with("error: cannot read -"), "{output:?}");
+    }
+}

@@ -21,20 +21,27 @@
 //! | `--webhook-bind-address :9443` | serves the webhooks at this address (feature `webhook-server`) |
 //! | `--webhook-cert-dir /certs` | reads the webhooks' certificate from `tls.crt` and `tls.key` there, instead of making it |
 //! | `--webhook-url https://192.0.2.1:9443` | tells the API server to call the webhooks there, for a process outside of the cluster |
+//! | `--config settings.yaml` | reads what no flag and no variable says from this file |
 //! | `crd` | prints the custom resource definitions |
 //! | `manifests` | prints everything that a real cluster needs to run the operator, with the flags that are given |
 //! | `manifests --helm DIR` | writes a Helm chart whose defaults are these manifests |
 //! | `manifests --kustomize DIR` | writes a base for kustomize |
+//!
+//! Every flag is a setting, which is looked for in three places: in the command line, in the environment
+//! (`EVENKEEL_LEADER_ELECT=true` is `--leader-elect`), and in the file of `--config` or `EVENKEEL_CONFIG`, a line each
+//! (`leader-elect: true`). A name or a value that is wrong is an error that says what may have been meant.
 
 mod chart;
 #[cfg(feature = "cluster")]
 mod embedded;
 mod install;
 mod replica;
+mod reporting;
+mod settings;
 #[cfg(feature = "webhook-server")]
 mod webhooks;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,11 +49,15 @@ use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Client, Config};
-use tracing_subscriber::EnvFilter;
 
 use crate::manifests::Verbs;
 use crate::{BoxError, Manager, Manifests};
 use replica::Replica;
+use reporting::Reporting;
+
+/// What `--help` says after the flags.
+const AFTER_HELP: &str = "Every flag is a setting. It is looked for in the command line, then in the environment \
+                          (EVENKEEL_LEADER_ELECT=true is --leader-elect), then in the file of --config or EVENKEEL_CONFIG.";
 
 /// An operator with a command line: its name, its controllers, its CustomResourceDefinitions and samples.
 ///
@@ -88,8 +99,11 @@ struct Run {
     #[arg(long)]
     samples: bool,
     /// Which logs are written to stderr, for example `debug` or `info,evenkeel_runtime=trace`.
-    #[arg(long, global = true, env = "EVENKEEL_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(long, global = true, default_value = "info", value_name = "FILTER")]
     log: String,
+    /// A file with settings, in YAML: each line is the name of a flag and its value, such as `leader-elect: true`.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -161,7 +175,8 @@ impl Operator {
     }
 
     /// Sets the verbs that the tests recorded, as the text of [`Verbs`]: the manifests allow these writes and no others. An
-    /// empty text is that of a new operator without a record.
+    /// empty text is that of a new operator without a record. One line of a test records them:
+    /// `testing::assert_file("verbs.txt", &cluster.verbs(NAME))`.
     pub fn verbs(mut self, verbs: &'static str) -> Self {
         self.verbs = Some(verbs);
         self
@@ -210,6 +225,7 @@ impl Operator {
     ) -> anyhow::Result<(PathBuf, &'static str, chart::Files)> {
         let (name, version, about, image) = (self.name, self.version, self.about, self.image(wanted));
         let manifests = self.manifests(&wanted.namespace).map_err(anyhow::Error::from_boxed)?;
+        note_unrecorded(&manifests);
         let source = chart::Source {
             name,
             version,
@@ -227,39 +243,35 @@ impl Operator {
         }
     }
 
-    /// Reads the command line and does what it says, on a tokio runtime that this starts.
+    /// Reads the command line and does what it says. Running takes place on a tokio runtime that this starts.
     pub fn main(self) -> ExitCode {
-        let command = Arguments::command().name(self.name).version(self.version);
+        let command = Arguments::command().name(self.name).version(self.version).after_help(AFTER_HELP);
         let command = match self.about {
             Some(about) => command.about(about),
             None => command,
         };
-        let arguments = match Arguments::from_arg_matches(&command.get_matches()) {
+        let line: Vec<_> = std::env::args_os().collect();
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let matches = match settings::matches(&command, &line, &environment.collect()) {
+            Ok(matches) => matches,
+            Err(settings::Refused::Usage(error)) => error.exit(),
+            Err(settings::Refused::Settings(error)) => return failed(&error),
+        };
+        let arguments = match Arguments::from_arg_matches(&matches) {
             Ok(arguments) => arguments,
             Err(error) => error.exit(),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let result = logs(&arguments.run.log).and_then(|()| {
-            let runtime = runtime.context("cannot start the runtime")?;
-            let result = runtime.block_on(self.obey(arguments));
-            // Tasks that still run are abandoned: nothing waits for them.
-            runtime.shutdown_background();
-            result
-        });
-        match result {
+        match self.obey(arguments) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {}", evenkeel_runtime::error::chain(&*error));
-                ExitCode::FAILURE
-            }
+            Err(error) => failed(&error),
         }
     }
 
-    async fn obey(self, arguments: Arguments) -> anyhow::Result<()> {
+    fn obey(self, arguments: Arguments) -> anyhow::Result<()> {
         arguments.replica.check()?;
         match arguments.command {
-            None if arguments.run.embedded => self.run_embedded(&arguments).await,
-            None => self.run_elsewhere(&arguments).await,
+            None => self.run(&arguments),
             Some(Command::Crd) => {
                 let documents: Result<Vec<String>, _> =
                     self.crds.iter().map(serde_saphyr::to_string).collect();
@@ -270,14 +282,30 @@ impl Operator {
                 chart::write(&folder, &files, sign)
             }
             Some(Command::Manifests(wanted)) => {
-                let manifests = self.deployment(&wanted, &arguments.replica);
-                let yaml = manifests.and_then(|manifests| manifests.yaml());
-                print(&yaml.map_err(anyhow::Error::from_boxed)?)
+                let manifests =
+                    self.deployment(&wanted, &arguments.replica).map_err(anyhow::Error::from_boxed)?;
+                note_unrecorded(&manifests);
+                print(&manifests.yaml().map_err(anyhow::Error::from_boxed)?)
             }
         }
     }
 
-    async fn run_elsewhere(self, arguments: &Arguments) -> anyhow::Result<()> {
+    /// Runs the operator on a tokio runtime that this starts.
+    fn run(self, arguments: &Arguments) -> anyhow::Result<()> {
+        let reporting = Reporting::start(self.name, &arguments.run.log)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.context("cannot start the runtime")?;
+        let result = match arguments.run.embedded {
+            true => runtime.block_on(self.run_embedded(arguments, &reporting)),
+            false => runtime.block_on(self.run_elsewhere(arguments, &reporting)),
+        };
+        // Tasks that still run are abandoned: nothing waits for them.
+        runtime.shutdown_background();
+        reporting.end();
+        result
+    }
+
+    async fn run_elsewhere(self, arguments: &Arguments, reporting: &Reporting) -> anyhow::Result<()> {
         let config = evenkeel_runtime::kubeconfig::infer().await;
         let config = config.context("no cluster to run against (hint: set KUBECONFIG, or try --embedded)")?;
         let client = Client::try_from(config.clone())?;
@@ -287,11 +315,11 @@ impl Operator {
             install::missing(&client, &self.crds).await?;
         }
         // A manager that makes its client from the configuration has sockets that respect the fence of the election.
-        self.run(client, Manager::from_config(config)?, arguments).await
+        self.run_against(client, Manager::from_config(config)?, arguments, reporting).await
     }
 
     #[cfg(feature = "cluster")]
-    async fn run_embedded(self, arguments: &Arguments) -> anyhow::Result<()> {
+    async fn run_embedded(self, arguments: &Arguments, reporting: &Reporting) -> anyhow::Result<()> {
         let embedded = embedded::Embedded::start(self.name).await?;
         let client = embedded.client();
         install::missing(&client, &self.crds).await?;
@@ -303,19 +331,24 @@ impl Operator {
         let _served = embedded.take_webhooks(name, &mut manager).await?;
         install::apply(&client, name, &samples).await?;
         tracing::info!(operator = name, "running; Ctrl-C ends it");
-        manager.run().await?;
-        Ok(())
+        reporting.run(manager).await
     }
 
     #[cfg(not(feature = "cluster"))]
-    async fn run_embedded(self, _: &Arguments) -> anyhow::Result<()> {
+    async fn run_embedded(self, _: &Arguments, _: &Reporting) -> anyhow::Result<()> {
         anyhow::bail!(
             "this build of {} has no embedded cluster (hint: build it with that feature)",
             self.name
         )
     }
 
-    async fn run(self, client: Client, manager: Manager, arguments: &Arguments) -> anyhow::Result<()> {
+    async fn run_against(
+        self,
+        client: Client,
+        manager: Manager,
+        arguments: &Arguments,
+        reporting: &Reporting,
+    ) -> anyhow::Result<()> {
         install::apply(&client, self.name, &self.wanted_samples(arguments)).await?;
         let (name, namespace) = (self.name, client.default_namespace().to_owned());
         let manager = self.manager(manager, arguments, &namespace);
@@ -324,8 +357,7 @@ impl Operator {
             install::webhooks(&client, name, &manager.manifests(name, &namespace)).await?;
         }
         tracing::info!(operator = name, "running; Ctrl-C ends it");
-        manager.run().await?;
-        Ok(())
+        reporting.run(manager).await
     }
 
     /// Returns the samples, if the flags ask for them.
@@ -348,13 +380,30 @@ impl std::fmt::Debug for Operator {
     }
 }
 
-fn logs(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("cannot read --log {filter}"))?;
-    // Colours only on a terminal, and not if NO_COLOR is set (https://no-color.org).
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let colours = std::io::stderr().is_terminal() && !refused;
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
-    Ok(())
+/// Says on stderr which rules the manifests have that no test was seen to need.
+fn note_unrecorded(manifests: &Manifests) {
+    let unrecorded = manifests.unrecorded();
+    if unrecorded.is_empty() {
+        return;
+    }
+    let how = match manifests.has_record() {
+        true => {
+            "these rules are granted without having been recorded, because reads from the server, owner references and \
+                 repeated events need them"
+        }
+        false => {
+            "nothing was recorded, so that the rules allow everything that is usual; for the least rules, let a test \
+                  record what the operator does: testing::assert_file(\"verbs.txt\", &cluster.verbs(NAME)), and give it to \
+                  Operator::verbs(include_str!(\"../verbs.txt\")). Not seen to be needed"
+        }
+    };
+    eprintln!("note: {how}:");
+    unrecorded.iter().for_each(|rule| eprintln!("  {rule}"));
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {}", evenkeel_runtime::error::chain(&**error));
+    ExitCode::FAILURE
 }
 
 fn print(text: &str) -> anyhow::Result<()> {

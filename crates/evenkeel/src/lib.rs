@@ -36,11 +36,16 @@
 //! | `webhook-server` | no | the server of the webhooks, with TLS and certificates of its own |
 //! | `secured-server` | no | metrics over TLS, for those whom the API server allows to read them; `cli` enables it |
 //! | `ring`, `aws-lc-rs` | `ring` | TLS to the API server, by rustls with this provider of cryptography |
-//! | `otel` | no | traces of reconciles, sent to an OpenTelemetry collector |
-//! | `v1_33` to `v1_37` | none | the types of this Kubernetes version; a program enables exactly one, here or of `k8s-openapi` |
+//! | `otel` | no | traces of reconciles and metrics, sent to an OpenTelemetry collector; `cli` reads its environment variables |
+//! | `base` | yes | the features above that are on by default, without a Kubernetes version |
+//! | `v1_33` to `v1_37` | `v1_36` | the types of this Kubernetes version; exactly one is enabled, here or of `k8s-openapi` |
 //! | `cli` | no | the command line of an operator, for its `main` |
 //! | `cluster` | no | the embedded cluster and `#[evenkeel::test]`; an operator enables it for its tests only, and compiles no API server for production |
 //! | `sim` | no | exploration of scenarios by `#[evenkeel::explore]`, and the feature `cluster` |
+//!
+//! Two versions of Kubernetes that differ do not compile, so that another version takes the place of the default:
+//! `evenkeel = { version = "0.1", default-features = false, features = ["base", "v1_34"] }`. A library leaves the choice to
+//! the program that uses it: it depends on `evenkeel` without default features, and enables `base`.
 
 #[cfg(feature = "cli")]
 pub mod cli;

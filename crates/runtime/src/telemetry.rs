@@ -1,9 +1,22 @@
-//! OpenTelemetry traces, with the feature `otel`: every reconcile is a span with its controller, object and id. The
-//! causes and the result are an event in the span; spans of the reconcile function are its children.
+//! OpenTelemetry traces and metrics, with the feature `otel`: every reconcile is a span with its controller, object and
+//! id. The causes and the result are an event in the span; spans of the reconcile function are its children.
 //!
-//! The runtime uses [`tracing`]; this module sends its spans to an OTLP collector. Metrics are not sent this way: they
-//! are served at `/metrics` ([`Manager::serve`](crate::Manager::serve)) for Prometheus or a collector's Prometheus
-//! receiver.
+//! The runtime uses [`tracing`]; this module sends its spans to an OTLP collector. It sends the metrics that are served at
+//! `/metrics`, too, under the same names. Earlier, metrics were left to a collector's Prometheus receiver; but who sets
+//! `OTEL_EXPORTER_OTLP_ENDPOINT` for all workloads of a cluster expects both, and needs no list of places to scrape.
+//!
+//! | variable | what it sets |
+//! |---|---|
+//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | the collector, such as `http://collector.observability:4318`; without it nothing is sent |
+//! | `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` | the whole URL for one signal |
+//! | `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` | the name of the service instead of the operator's, and more attributes |
+//! | `OTEL_TRACES_EXPORTER`, `OTEL_METRICS_EXPORTER` | `none` switches a signal off |
+//! | `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_TIMEOUT` | the headers and the timeout (in milliseconds) of requests |
+//! | `OTEL_METRIC_EXPORT_INTERVAL` | how often metrics are sent, in milliseconds: 60000 unless set |
+//! | `OTEL_TRACES_SAMPLER`, `OTEL_TRACES_SAMPLER_ARG`, `OTEL_BSP_*` | which spans are sent, and in which batches |
+//! | `OTEL_SDK_DISABLED` | `true` switches everything off |
+//!
+//! The protocol is `http/protobuf`, without TLS. A setting that asks for something else is an error.
 //!
 //! ```no_run
 //! use evenkeel_runtime::telemetry::Telemetry;
@@ -11,14 +24,22 @@
 //! use tracing_subscriber::util::SubscriberInitExt;
 //!
 //! # async fn example(manager: evenkeel_runtime::Manager) -> Result<(), Box<dyn std::error::Error>> {
-//! let telemetry = Telemetry::otlp("my-operator", "http://collector.observability:4318/v1/traces")?;
-//! tracing_subscriber::registry().with(telemetry.layer()).init();
-//! manager.run().await?;
-//! telemetry.shutdown()?;                       // sends what is still waiting
+//! if let Some(telemetry) = Telemetry::from_env("my-operator")? {
+//!     tracing_subscriber::registry().with(telemetry.layer()).init();
+//!     let metrics = telemetry.export_metrics(manager.metrics());
+//!     manager.run().await?;
+//!     metrics.finish().await;
+//!     telemetry.shutdown()?;                   // sends what is still waiting
+//! }
 //! # Ok(())
 //! # }
 //! ```
 
+mod convert;
+mod environment;
+mod push;
+
+use evenkeel_env::Env;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
@@ -28,10 +49,16 @@ use tracing::Subscriber;
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::Metrics;
+use environment::{Push, Wanted};
+
+pub use environment::TelemetryError;
+pub use push::MetricsExport;
+
 /// The instrumentation scope of our spans.
 const SCOPE: &str = "evenkeel";
 
-/// Sends spans to a collector.
+/// Sends spans and metrics to a collector.
 ///
 /// ```no_run
 /// use evenkeel_runtime::telemetry::Telemetry;
@@ -47,17 +74,46 @@ const SCOPE: &str = "evenkeel";
 #[derive(Clone, Debug)]
 pub struct Telemetry {
     provider: SdkTracerProvider,
+    resource: Resource,
+    /// Where metrics are sent, if they are.
+    push: Option<Push>,
 }
 
 impl Telemetry {
     /// Sends spans to this OTLP endpoint (protobuf over HTTP), in batches and in the background, as spans of this service.
     pub fn otlp(service: &str, endpoint: &str) -> Result<Self, ExporterBuildError> {
         let exporter = SpanExporter::builder().with_http().with_endpoint(endpoint).build()?;
+        let resource = resource(service);
         let provider = SdkTracerProvider::builder()
-            .with_resource(resource(service))
+            .with_resource(resource.clone())
             .with_batch_exporter(exporter)
             .build();
-        Ok(Self { provider })
+        Ok(Self { provider, resource, push: None })
+    }
+
+    /// What OpenTelemetry's environment variables ask for, or `None` if they name no collector. The service has this name
+    /// unless they say another one. Must not be called within an async function.
+    ///
+    /// # Errors
+    /// Fails if a variable cannot be read, or asks for what is not supported.
+    pub fn from_env(service: &str) -> Result<Option<Self>, TelemetryError> {
+        let Some(wanted) = Wanted::read(|name| std::env::var(name).ok())? else { return Ok(None) };
+        let service = wanted.service.as_deref().unwrap_or(service);
+        let telemetry = match wanted.traces {
+            Some(endpoint) => Self::otlp(service, &endpoint)
+                .map_err(|source| TelemetryError::Exporter { endpoint, source })?,
+            None => {
+                let resource = resource(service);
+                let provider = SdkTracerProvider::builder().with_resource(resource.clone()).build();
+                Self { provider, resource, push: None }
+            }
+        };
+        Ok(Some(Self { push: wanted.metrics, ..telemetry }))
+    }
+
+    /// Sends these metrics from time to time, if the environment asks for that. Must be called on a tokio runtime.
+    pub fn export_metrics(&self, metrics: &Metrics) -> MetricsExport {
+        MetricsExport::start(self.push.clone(), &self.resource, metrics.clone(), &Env::system())
     }
 
     /// Passes each span to this exporter when it ends: for tests and other kinds of collectors.
@@ -65,11 +121,12 @@ impl Telemetry {
         service: &str,
         exporter: impl opentelemetry_sdk::trace::SpanExporter + 'static,
     ) -> Self {
+        let resource = resource(service);
         let provider = SdkTracerProvider::builder()
-            .with_resource(resource(service))
+            .with_resource(resource.clone())
             .with_simple_exporter(exporter)
             .build();
-        Self { provider }
+        Self { provider, resource, push: None }
     }
 
     /// The layer to add to a `tracing` subscriber.

@@ -25,6 +25,53 @@ impl Manifests {
     }
 
     fn controller_rules(&self) -> ScopedRules {
+        let mut rules: ScopedRules =
+            self.grants().into_iter().map(|(scope, grants)| (scope, Rule::list(grants))).collect();
+        rules.retain(|_, rules| !rules.is_empty());
+        rules
+    }
+
+    /// Whether the requests of tests were recorded.
+    pub fn has_record(&self) -> bool {
+        self.recorded.is_some()
+    }
+
+    /// What the roles of the controllers allow although no test recorded it, one line for each resource, such as
+    /// `secrets: create delete`. Without a record, that is everything.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use evenkeel_runtime::{Action, Controller, Ctx, Manifests, Result};
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # async fn reconcile(_: Arc<ConfigMap>, _: Ctx) -> Result<Action> { Ok(Action::await_change()) }
+    /// let controller = Controller::new("mirror", reconcile).reads::<Secret>();
+    /// let manifests = Manifests::new("mirror", "operators").controller(&controller);
+    /// assert!(manifests.unrecorded().contains(&"secrets: get list watch".to_owned()));
+    /// let recorded = manifests.verbs("configmaps: get list watch\nsecrets: list watch".parse()?);
+    /// assert_eq!(recorded.unrecorded(), Vec::<String>::new());
+    /// # Ok::<_, evenkeel_runtime::manifests::VerbsError>(())
+    /// ```
+    pub fn unrecorded(&self) -> Vec<String> {
+        let mut seen: Grants = Grants::default();
+        for (target, verbs) in self.recorded.iter().flat_map(Verbs::iter) {
+            seen.entry((target.group.clone(), target.resource.clone())).or_default().extend(verbs);
+        }
+        let mut unseen: Grants = Grants::default();
+        for (key, verbs) in self.grants().into_values().flatten() {
+            let known = seen.get(&key);
+            let verbs = verbs.into_iter().filter(|verb| known.is_none_or(|known| !known.contains(verb)));
+            unseen.entry(key).or_default().extend(verbs);
+        }
+        unseen.retain(|_, verbs| !verbs.is_empty());
+        let line = |((group, resource), verbs): ((String, String), BTreeSet<&'static str>)| {
+            let verbs: Vec<&str> = verbs.into_iter().collect();
+            format!("{}: {}", Target { group, resource, wide: false }, verbs.join(" "))
+        };
+        unseen.into_iter().map(line).collect()
+    }
+
+    /// What the controllers may do, by namespace.
+    fn grants(&self) -> Scopes {
         let mut grants = Scopes::default();
         for declared in &self.declared {
             for scope in scopes_of(declared) {
@@ -35,10 +82,7 @@ impl Manifests {
             self.grant_recorded(&mut grants, recorded);
         }
         without_repeats(&mut grants);
-        let mut rules: ScopedRules =
-            grants.into_iter().map(|(scope, grants)| (scope, Rule::list(grants))).collect();
-        rules.retain(|_, rules| !rules.is_empty());
-        rules
+        grants
     }
 
     /// Grants what a declaration needs: its watch, and the usual writes if no requests were recorded.

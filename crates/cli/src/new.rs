@@ -1,9 +1,10 @@
 //! `evenkeel new`: creates the project of an operator, which the user owns from then on.
 
 mod names;
+mod questions;
 mod template;
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,6 +13,7 @@ use clap::{Args, ValueEnum};
 
 use crate::hint::Hinted;
 use names::Names;
+use questions::{Questions, yes_or_no};
 use template::Choices;
 
 /// Create the project of an operator: a resource, its reconcile, tests, a Dockerfile and CI, all yours to change.
@@ -34,9 +36,12 @@ pub(crate) struct New {
     /// The resource does not live in a namespace.
     #[arg(long)]
     cluster_scoped: bool,
-    /// The licence.
-    #[arg(long, value_enum, default_value_t = License::Apache)]
-    license: License,
+    /// Add webhooks: one that changes objects before they are stored, and one that refuses them.
+    #[arg(long)]
+    webhook: bool,
+    /// The licence [default: apache-2.0].
+    #[arg(long, value_enum)]
+    license: Option<License>,
     /// Depend on this checkout of Evenkeel instead of the released version.
     #[arg(long, value_name = "CHECKOUT")]
     path: Option<PathBuf>,
@@ -54,18 +59,36 @@ pub(crate) enum License {
     None,
 }
 
+/// What is asked of a user who did not say it by flags.
+struct Answers {
+    names: Names,
+    cluster_scoped: bool,
+    webhook: bool,
+    license: License,
+}
+
 impl New {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let names = self.names()?;
-        let folder = PathBuf::from(&names.name);
+        let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        let answers = match asks {
+            true => self.answers(Questions::to(std::io::stdin().lock(), std::io::stderr()))?,
+            false => self.answers(Questions::<std::io::Empty, std::io::Sink>::to_nobody())?,
+        };
+        let folder = PathBuf::from(&answers.names.name);
         if folder.symlink_metadata().is_ok() {
             let message = format!("{} already exists", folder.display());
             return Err(refusal(message, "choose another name or another folder"));
         }
         find_cargo()?;
         let checkout = self.path.as_deref().map(checkout).transpose()?;
-        let choices =
-            Choices { names: &names, cluster_scoped: self.cluster_scoped, license: self.license, checkout };
+        let Answers { names, cluster_scoped, webhook, license } = &answers;
+        let choices = Choices {
+            names,
+            cluster_scoped: *cluster_scoped,
+            webhook: *webhook,
+            license: *license,
+            checkout,
+        };
         write(&folder, &choices.files())?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "created {}: a {} that becomes a ConfigMap", folder.display(), names.kind)?;
@@ -73,27 +96,49 @@ impl New {
         Ok(())
     }
 
-    /// The names from the flags, and from the user for those that no flag gives.
-    fn names(&self) -> anyhow::Result<Names> {
-        let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        let name = match &self.name {
-            Some(name) => name.clone(),
-            None if asks => ask("The name of the operator", "my-operator")?,
-            None => return Err(refusal("the operator has no name", "evenkeel new NAME")),
+    /// What the flags say; and for what they do not say, what the user answers or what is usual.
+    fn answers<I: BufRead, O: Write>(&self, mut questions: Questions<I, O>) -> anyhow::Result<Answers> {
+        let checked = |check: fn(&str) -> anyhow::Result<()>| {
+            move |answer: &str| check(answer).map(|()| answer.to_owned())
         };
+        if self.name.is_none() && !questions.somebody_is_there() {
+            return Err(refusal("the operator has no name", "evenkeel new NAME"));
+        }
+        let name = questions.ask(
+            self.name.clone(),
+            "The name of the operator",
+            "my-operator",
+            checked(names::check_name),
+        )?;
         names::check_name(&name)?;
-        let usual = names::kind_of(&name);
-        let kind = match &self.kind {
-            Some(kind) => kind.clone(),
-            None if asks => ask("The kind of its resource", &usual)?,
-            None => usual,
-        };
-        let group = match &self.group {
-            Some(group) => group.clone(),
-            None if asks => ask("The API group, a domain of yours", "example.com")?,
-            None => "example.com".to_owned(),
-        };
-        Names::new(name, kind, group, self.api_version.clone())
+        let kind = questions.ask(
+            self.kind.clone(),
+            "The kind of its resource",
+            &names::kind_of(&name),
+            checked(names::check_kind),
+        )?;
+        let group = questions.ask(
+            self.group.clone(),
+            "The API group, a domain of yours",
+            "example.com",
+            checked(names::check_group),
+        )?;
+        let names = Names::new(name, kind, group, self.api_version.clone())?;
+        let flag = |set: bool| set.then_some(true);
+        Ok(Answers {
+            cluster_scoped: questions.ask(
+                flag(self.cluster_scoped),
+                &format!("Does a {} live outside of namespaces?", names.kind),
+                "no",
+                yes_or_no,
+            )?,
+            webhook: questions.ask(flag(self.webhook), "Webhooks?", "no", yes_or_no)?,
+            license: questions.ask(self.license, "The licence", "apache-2.0", |answer| {
+                License::from_str(answer, true)
+                    .map_err(|_| anyhow::anyhow!("`{answer}` is none of apache-2.0, mit and none"))
+            })?,
+            names,
+        })
     }
 }
 
@@ -112,16 +157,6 @@ impl std::error::Error for NotDone {}
 /// Returns the error of a command that has written nothing.
 fn refusal(message: impl Into<String>, hint: &'static str) -> anyhow::Error {
     anyhow::Error::new(NotDone).context(Hinted::new(message, hint))
-}
-
-/// Asks the user on the terminal. An empty answer selects the default.
-fn ask(question: &str, usual: &str) -> anyhow::Result<String> {
-    eprint!("{question} [{usual}]: ");
-    std::io::stderr().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
-    let answer = answer.trim();
-    Ok(if answer.is_empty() { usual.to_owned() } else { answer.to_owned() })
 }
 
 fn find_cargo() -> anyhow::Result<()> {

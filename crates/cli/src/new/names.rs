@@ -1,6 +1,7 @@
 //! The names of a new operator.
 
 use anyhow::bail;
+use evenkeel::kube::core::{ApiResource, GroupVersionKind};
 
 /// The longest name, which must be a DNS label in Kubernetes.
 const NAME_MAX: usize = 63;
@@ -21,9 +22,10 @@ const RESERVED: [&str; 12] = [
     "tests",
 ];
 
-/// Type names that an operator's code already uses.
-const TAKEN_KINDS: [&str; 22] = [
+/// Types that the code of an operator uses by these names.
+const TAKEN_KINDS: [&str; 28] = [
     "Action",
+    "Admission",
     "Arc",
     "Box",
     "Clone",
@@ -36,8 +38,10 @@ const TAKEN_KINDS: [&str; 22] = [
     "Debug",
     "Default",
     "Deserialize",
+    "FieldErrors",
     "JsonSchema",
     "Manager",
+    "Operation",
     "Operator",
     "Option",
     "Predicate",
@@ -45,9 +49,15 @@ const TAKEN_KINDS: [&str; 22] = [
     "Serialize",
     "String",
     "Trigger",
+    "User",
+    "Verdict",
+    "Webhook",
 ];
 
-/// Rust keywords, which cannot be crate names.
+/// Variables that the code of an operator uses beside the one that is named after the kind.
+const TAKEN_VARIABLES: [&str; 7] = ["cluster", "ctx", "errors", "manager", "message", "request", "unchanged"];
+
+/// Keywords of Rust, which can name no crate.
 const KEYWORDS: [&str; 51] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn",
     "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop",
@@ -79,10 +89,20 @@ impl Names {
         self.name.replace('-', "_")
     }
 
-    /// The name for a variable that holds an object.
+    /// The name of the resource in URLs and rules, as the derived definition has it.
+    pub(super) fn plural(&self) -> String {
+        let kind = GroupVersionKind::gvk(&self.group, &self.version, &self.kind);
+        ApiResource::from_gvk(&kind).plural
+    }
+
+    /// The name of a variable that holds an object.
     pub(super) fn variable(&self) -> String {
         let name = self.kind.to_ascii_lowercase();
-        if KEYWORDS.contains(&name.as_str()) || name == "ctx" { format!("{name}_") } else { name }
+        if KEYWORDS.contains(&name.as_str()) || TAKEN_VARIABLES.contains(&name.as_str()) {
+            format!("{name}_")
+        } else {
+            name
+        }
     }
 }
 
@@ -112,7 +132,7 @@ pub(super) fn check_name(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn check_kind(kind: &str) -> anyhow::Result<()> {
+pub(super) fn check_kind(kind: &str) -> anyhow::Result<()> {
     let letters = kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if !letters || !kind.starts_with(|first: char| first.is_ascii_uppercase()) || kind.len() > NAME_MAX {
         bail!(
@@ -125,7 +145,7 @@ fn check_kind(kind: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn check_group(group: &str) -> anyhow::Result<()> {
+pub(super) fn check_group(group: &str) -> anyhow::Result<()> {
     let label = |label: &str| {
         !label.is_empty()
             && label.len() <= NAME_MAX

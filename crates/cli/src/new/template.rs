@@ -5,26 +5,31 @@ use std::path::PathBuf;
 use super::License;
 use super::names::Names;
 
-/// The Kubernetes version of a new operator's types, which is the version that the embedded cluster serves.
+/// The Kubernetes version whose types a new operator uses: the default of the crate `evenkeel`, and the one that the
+/// embedded cluster serves.
 const KUBERNETES: &str = "1.36";
 
-/// The files and their templates. A line that ends with `[namespaced]`, `[cluster]` or `[license]` in a comment is for
+/// The files and their templates. A line that ends with a mark in a comment, such as `[namespaced]` or `[webhook]`, is for
 /// operators of that kind only.
 const FILES: [(&str, &str); 10] = [
     ("Cargo.toml", include_str!("../../template/Cargo.toml.tmpl")),
-    (".cargo/config.toml", include_str!("../../template/config.toml.tmpl")),
     ("src/lib.rs", include_str!("../../template/lib.rs.tmpl")),
     ("src/main.rs", include_str!("../../template/main.rs.tmpl")),
     ("tests/it.rs", include_str!("../../template/tests.rs.tmpl")),
     ("samples/sample.yaml", include_str!("../../template/sample.yaml.tmpl")),
+    ("verbs.txt", include_str!("../../template/verbs.txt.tmpl")),
     ("README.md", include_str!("../../template/README.md.tmpl")),
     ("Dockerfile", include_str!("../../template/Dockerfile.tmpl")),
     (".github/workflows/ci.yaml", include_str!("../../template/ci.yaml.tmpl")),
     (".gitignore", include_str!("../../template/gitignore.tmpl")),
 ];
 
+/// The webhooks of an operator, and their tests, which come after its other tests.
+const WEBHOOKS: &str = include_str!("../../template/webhooks.rs.tmpl");
+const WEBHOOK_TESTS: &str = include_str!("../../template/webhook_tests.rs.tmpl");
+
 /// The packages that a new operator optimizes in its development profile, as this repository does.
-const OPTIMIZED: [&str; 24] = [
+const OPTIMIZED: [&str; 25] = [
     "bytes",
     "form_urlencoded",
     "futures-util",
@@ -44,6 +49,7 @@ const OPTIMIZED: [&str; 24] = [
     "evenkeel-env",
     "evenkeel-request-info",
     "evenkeel-store",
+    "evenkeel-tree",
     "evenkeel-scalars",
     "evenkeel-cel",
     "evenkeel-schema",
@@ -55,6 +61,7 @@ const OPTIMIZED: [&str; 24] = [
 pub(super) struct Choices<'a> {
     pub(super) names: &'a Names,
     pub(super) cluster_scoped: bool,
+    pub(super) webhook: bool,
     pub(super) license: License,
     /// The path of the crate `evenkeel` in a checkout.
     pub(super) checkout: Option<PathBuf>,
@@ -65,6 +72,11 @@ impl Choices<'_> {
     pub(super) fn files(&self) -> Vec<(&'static str, String)> {
         let mut files: Vec<(&str, String)> =
             FILES.iter().map(|(path, text)| (*path, self.fill(text))).collect();
+        if self.webhook {
+            files.push(("src/webhooks.rs", self.fill(WEBHOOKS)));
+            let tests = files.iter_mut().find(|(path, _)| *path == "tests/it.rs");
+            tests.into_iter().for_each(|(_, text)| text.push_str(&self.fill(WEBHOOK_TESTS)));
+        }
         match self.license {
             License::Apache => {
                 files.push(("LICENSE", include_str!("../../template/LICENSE-APACHE").to_owned()))
@@ -89,6 +101,10 @@ impl Choices<'_> {
             ("[namespaced]", !self.cluster_scoped),
             ("[cluster]", self.cluster_scoped),
             ("[license]", self.license != License::None),
+            ("[webhook]", self.webhook),
+            ("[plain]", !self.webhook),
+            ("[checkout]", self.checkout.is_some()),
+            ("[released]", self.checkout.is_none()),
         ];
         for (mark, wanted) in marks {
             if let Some(line) = line.strip_suffix(mark) {
@@ -99,7 +115,13 @@ impl Choices<'_> {
         Some(format!("{line}\n"))
     }
 
-    fn values(&self) -> [(&'static str, String); 12] {
+    /// The folder of the checkout, in which `crates/evenkeel` is.
+    fn checkout(&self) -> String {
+        let root = self.checkout.as_deref().and_then(|path| path.parent()?.parent());
+        root.map(|root| root.display().to_string()).unwrap_or_default()
+    }
+
+    fn values(&self) -> [(&'static str, String); 15] {
         let source = match &self.checkout {
             // A literal TOML string, in which backslashes are not escapes.
             Some(path) => format!("path = '{}'", path.display()),
@@ -115,9 +137,12 @@ impl Choices<'_> {
             ("Kind", self.names.kind.clone()),
             ("kind", self.names.variable()),
             ("group", self.names.group.clone()),
+            ("plural", self.names.plural()),
             ("version", self.names.version.clone()),
             ("kubernetes", KUBERNETES.to_owned()),
             ("license", license.to_owned()),
+            ("rust", env!("CARGO_PKG_RUST_VERSION").to_owned()),
+            ("checkout", self.checkout()),
             ("source", source),
             ("profile", profile.join("\n")),
             ("sample", sample("cluster")),
@@ -130,36 +155,93 @@ impl Choices<'_> {
 mod tests {
     use super::*;
 
-    fn files(cluster_scoped: bool, license: License) -> Vec<(&'static str, String)> {
+    /// The files of an operator with these choices.
+    fn files(choose: impl FnOnce(&mut Choices<'_>)) -> Vec<(&'static str, String)> {
         let texts = ["web-shop", "WebShop", "shop.example.com", "v1beta1"].map(str::to_owned);
         let [name, kind, group, version] = texts;
         let names = Names::new(name, kind, group, version).expect("the names are good");
-        Choices { names: &names, cluster_scoped, license, checkout: None }.files()
+        let mut choices = Choices {
+            names: &names,
+            cluster_scoped: false,
+            webhook: false,
+            license: License::Apache,
+            checkout: None,
+        };
+        choose(&mut choices);
+        choices.files()
+    }
+
+    fn file<'a>(files: &'a [(&str, String)], path: &str) -> &'a str {
+        files.iter().find(|(name, _)| *name == path).map(|(_, text)| text.as_str()).unwrap_or_default()
     }
 
     #[test]
     fn nothing_of_the_templates_is_left() {
-        for cluster_scoped in [false, true] {
-            for (path, text) in files(cluster_scoped, License::Mit) {
-                assert!(!text.contains("{{") && !text.contains("}}\n"), "{path}: {text}");
-                assert!(!text.contains("[cluster]") && !text.contains("[namespaced]"), "{path}: {text}");
+        for (cluster_scoped, webhook) in [(false, false), (false, true), (true, false), (true, true)] {
+            for checkout in [None, Some(PathBuf::from("/a/crates/evenkeel"))] {
+                let files = files(|it| {
+                    (it.cluster_scoped, it.webhook, it.checkout) = (cluster_scoped, webhook, checkout);
+                });
+                for (path, text) in files {
+                    assert!(!text.contains("{{") && !text.contains("}}\n"), "{path}: {text}");
+                    let marks =
+                        ["[cluster]", "[namespaced]", "[webhook]", "[plain]", "[checkout]", "[released]"];
+                    assert!(marks.iter().all(|mark| !text.contains(mark)), "{path}: {text}");
+                }
             }
         }
     }
 
     #[test]
     fn choices_are_followed() {
-        let file = |files: &[(&str, String)], path: &str| {
-            files.iter().find(|(name, _)| *name == path).map(|(_, text)| text.clone()).unwrap_or_default()
-        };
-        let namespaced = files(false, License::Apache);
+        let namespaced = files(|_| ());
         assert!(file(&namespaced, "src/lib.rs").contains("    namespaced,\n"));
         assert!(file(&namespaced, "Cargo.toml").contains("license = \"Apache-2.0\"\n"));
         assert!(file(&namespaced, "LICENSE").contains("Apache License"));
-        let cluster = files(true, License::None);
+        assert!(!file(&namespaced, "src/lib.rs").contains("ebhook"));
+        let cluster = files(|it| (it.cluster_scoped, it.license) = (true, License::None));
         assert!(!file(&cluster, "src/lib.rs").contains("namespaced,"));
         assert!(file(&cluster, "samples/sample.yaml").ends_with("  namespace: default\n"));
         assert!(!file(&cluster, "Cargo.toml").contains("license"));
         assert_eq!(file(&cluster, "LICENSE"), "");
+    }
+
+    #[test]
+    fn webhooks_come_with_their_server_and_their_tests() {
+        let files = files(|it| it.webhook = true);
+        assert!(file(&files, "src/lib.rs").contains(".webhook(Webhook::validate(webhooks::check))"));
+        assert!(file(&files, "src/webhooks.rs").contains("async fn check(webshop: Arc<WebShop>"));
+        assert!(file(&files, "Cargo.toml").contains("features = [\"cli\", \"webhook-server\"]"));
+        assert!(file(&files, "tests/it.rs").contains("async fn who_created_it_is_noted"));
+    }
+
+    #[test]
+    fn an_image_of_a_checkout_is_built_with_the_checkout() {
+        let files = files(|it| it.checkout = Some(PathBuf::from("/a b/crates/evenkeel")));
+        assert!(file(&files, "Cargo.toml").contains("path = '/a b/crates/evenkeel'"));
+        assert!(file(&files, "Dockerfile").contains("COPY --from=evenkeel . /a b\n"));
+        assert!(file(&files, "README.md").contains("--build-context evenkeel=/a b ."));
+    }
+
+    /// The profile is a list by hand, and was not kept in step with the workspace's once.
+    #[test]
+    fn the_profile_is_that_of_this_repository() {
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+        let manifest = std::fs::read_to_string(manifest).expect("the workspace has a manifest");
+        let profile = manifest.split("[profile.dev.package]\n").nth(1).expect("it has a profile");
+        let lines = profile.lines().take_while(|line| !line.is_empty());
+        let mut ours: Vec<&str> =
+            lines.map(|line| line.strip_suffix(".opt-level = 1").expect(line)).collect();
+        let mut theirs = OPTIMIZED;
+        ours.sort_unstable();
+        theirs.sort_unstable();
+        assert_eq!(theirs.as_slice(), ours);
+    }
+
+    #[test]
+    fn the_types_are_those_that_the_library_has_by_default() {
+        let manifest = include_str!("../../../evenkeel/Cargo.toml");
+        let version = KUBERNETES.replace('.', "_");
+        assert!(manifest.contains(&format!("default = [\"base\", \"v{version}\"]")));
     }
 }

@@ -106,10 +106,17 @@ types folder:
     cargo build -p evenkeel-cli
     bash tests/types.sh {{folder}}
 
-# Start operators by `evenkeel new`, run their tests, and run them on embedded clusters.
+# From an empty folder to production: `cargo add`, `evenkeel new`, its tests, lints and embedded clusters, Helm; and the size
+# of the static binary.
 new:
     cargo build -p evenkeel-cli
-    bash tests/new.sh
+    bash .ci/helm target/helm
+    EVENKEEL_NEW=full EVENKEEL_HELM="$PWD/target/helm/helm" bash tests/new.sh
+
+# Test operators in Go and Python on `evenkeel up`; fetches their dependencies.
+others *LANGUAGES:
+    cargo build -p evenkeel-cli
+    bash tests/others.sh target/debug {{LANGUAGES}}
 
 # Install, upgrade, roll back and uninstall the chart of an example on `evenkeel up`; builds helm if it is missing.
 helm:

@@ -103,15 +103,36 @@ fn the_tutorial_is_the_crate() {
 /// Rust code on other pages is quoted from a source file, which is named before the block.
 #[test]
 fn other_code_is_quoted() {
-    let pages = ["README.md", "docs/src/introduction.md", "docs/src/concepts.md", "docs/src/testing.md"];
-    let chapters =
-        ["docs/src/exploration.md", "docs/src/pods.md", "docs/src/webhooks.md", "docs/src/versions.md"];
-    for page in pages.into_iter().chain(chapters) {
-        for block in blocks(&read(&root().join(page))).into_iter().filter(|block| block.language == "rust") {
+    let book = std::fs::read_dir(root().join("docs/src")).expect("there is a book").flatten();
+    let chapters = book.map(|entry| entry.path()).filter(|path| path.is_file());
+    // The blocks of the tutorial are the crate `site`, and those of the guides are compiled by rustdoc.
+    let elsewhere = ["tutorial.md", "from-controller-runtime.md", "from-kube-rs.md"];
+    let quotes = |path: &PathBuf| path.file_name().is_some_and(|name| elsewhere.iter().all(|it| name != *it));
+    let pages: Vec<PathBuf> = chapters.chain([root().join("README.md")]).filter(quotes).collect();
+    assert!(pages.len() > 20, "{pages:?}");
+    for page in pages {
+        let page = page.display().to_string();
+
+        for block in blocks(&read(Path::new(&page))).into_iter().filter(|block| block.language == "rust") {
             let Some(file) = &block.file else { panic!("{page}: no file is named before:\n{}", block.code) };
             let source = read(&root().join(file));
             assert!(source.contains(block.code.trim_end()), "{page}: this is not in {file}:\n{}", block.code);
         }
+    }
+}
+
+/// The guides for users of other runtimes are part of rustdoc, where their links lead to items. In the book they are whole
+/// pages, too, so that they can be read in the repository.
+#[test]
+fn the_guides_are_pages_of_their_own() {
+    for name in ["from-controller-runtime.md", "from-kube-rs.md"] {
+        let guide = read(&root().join("crates/runtime/src/docs").join(name));
+        let page = root().join("docs/src").join(name);
+        let wanted = evenkeel_book::without_api_links(&guide);
+        if std::env::var_os("EVENKEEL_UPDATE").is_some() {
+            std::fs::write(&page, &wanted).expect("the page can be written");
+        }
+        assert_eq!(read(&page), wanted, "{name} is not the guide any more; EVENKEEL_UPDATE=1 writes it");
     }
 }
 

@@ -163,6 +163,8 @@ async fn observers_see_every_reconcile_begin_and_end(cluster: evenkeel_cluster::
         manager = manager.observer(move |seen| {
             let stage = match &seen.stage {
                 Stage::Ended { took, error } => format!("{took:?} {}", error.as_deref().unwrap_or("well")),
+                // A busy machine takes the thread away.
+                Stage::Blocked { .. } => return,
                 stage => format!("{stage:?}"),
             };
             notes.push(format!("{} {} ({}) {stage}", seen.controller, seen.object, seen.causes));

@@ -155,7 +155,6 @@ async fn who_blocks_the_thread_is_told_so(cluster: Cluster) -> kube::Result<()> 
     let warnings = cluster.warnings();
     let told = warnings.iter().find(|it| it.starts_with("sleepy held its thread for ")).expect("it is told");
     assert!(told.contains(" while it reconciled default/a") && told.contains("tokio::time::sleep"), "{told}");
-    assert!(cluster.timeline().contains("held its thread for"), "{}", cluster.timeline());
     Ok(())
 }
 

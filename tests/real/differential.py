@@ -20,6 +20,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import ssl
 import subprocess
 import sys
@@ -274,6 +275,9 @@ def main():
     parser.add_argument("--show", type=int, default=0)
     parser.add_argument("--floor", type=float, default=0)
     options = parser.parse_args()
+    # So that the servers end with this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    sys.stdout.reconfigure(line_buffering=True)
     started = []
     with tempfile.TemporaryDirectory() as work:
         try:

@@ -3,6 +3,7 @@
 mod connection;
 mod folder;
 mod issue;
+mod peers;
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};

@@ -7,6 +7,10 @@ use serde_json::{Map, Value};
 /// How many changed fields of one write are recorded. Further ones are only counted.
 const CHANGES_KEPT: usize = 16;
 
+/// How many items two lists may have together to be compared item by item; a change of longer ones is one change. Each item
+/// of one is looked up in the other, within the reconcile that wrote it.
+const ITEMS_COMPARED_MAX: usize = 256;
+
 /// The longest path that is recorded, in bytes.
 const PATH_BYTES_MAX: usize = 200;
 
@@ -187,8 +191,11 @@ fn push(path: &mut String, name: &str) -> usize {
     length
 }
 
-/// Returns the field that identifies the items of both lists, if there is one.
+/// Returns the field that identifies the items of both lists, if there is one and the lists are short.
 fn keyed_by(before: &[Value], after: &[Value]) -> Option<&'static str> {
+    if before.len() + after.len() > ITEMS_COMPARED_MAX {
+        return None;
+    }
     let all = || before.iter().chain(after);
     ["type", "name", "key"].into_iter().find(|key| all().all(|item| item[*key].is_string()))
 }
@@ -257,6 +264,18 @@ mod tests {
         assert_eq!(site, ["spec.admin.pin", "spec.api_key", "spec.count 1 → 2", "spec.tokenAge"]);
         let secret = told("Secret", before, after, &Sensitive::default());
         assert_eq!(secret, ["spec.admin.pin", "spec.api_key", "spec.count", "spec.tokenAge"]);
+    }
+
+    /// Users choose how long the lists of an object are, and the comparison runs within the operator's reconcile.
+    #[test]
+    fn a_change_of_a_long_list_is_one_change() {
+        let list = |items: usize, value: u64| -> Value {
+            (0..items).map(|n| json!({"name": n.to_string(), "value": value})).collect()
+        };
+        let short = told("Site", json!({"a": list(2, 1)}), json!({"a": list(2, 2)}), &Sensitive::default());
+        assert_eq!(short, ["a[name=0].value 1 → 2", "a[name=1].value 1 → 2"]);
+        let (before, after) = (json!({"a": list(200_000, 1)}), json!({"a": list(200_000, 2)}));
+        assert_eq!(told("Site", before, after, &Sensitive::default()), ["a"]);
     }
 
     #[test]

@@ -78,6 +78,11 @@ impl SimulatedFiles {
         self.disk.lock().bytes()
     }
 
+    /// Returns the most bytes that all files had together.
+    pub(crate) fn most_bytes(&self) -> usize {
+        self.disk.lock().most_bytes()
+    }
+
     /// Returns the names of all files, as the process sees them.
     pub(crate) fn names(&self) -> Vec<String> {
         self.disk.lock().names()
@@ -156,8 +161,8 @@ impl OpenFile for SimulatedFile {
         self.disk.lock().set_len(self.inode, length as usize)
     }
 
-    fn reserve(&mut self, _: u64) -> io::Result<()> {
-        self.disk.lock().call(Call::Reserve)
+    fn reserve(&mut self, length: u64) -> io::Result<()> {
+        self.disk.lock().reserve(self.inode, length as usize)
     }
 
     fn sync(&mut self) -> io::Result<()> {

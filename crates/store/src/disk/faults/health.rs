@@ -133,6 +133,29 @@ fn a_checkpoint_that_fails_leaves_nothing_behind() {
     }
 }
 
+/// A checkpoint that does not fit took the last room before it failed, and refused the writes of that time.
+#[test]
+fn a_checkpoint_that_does_not_fit_fails_before_it_takes_room() {
+    let disk = SimulatedFiles::new(FaultPlan::default());
+    let options = Options::default().checkpoint_bytes(3000);
+    let mut committer = open(&disk, &options).unwrap();
+    let is_unfinished = |disk: &SimulatedFiles| disk.names().iter().any(|name| name.contains("point"));
+    for nth in 0..8 {
+        one(&mut committer, put(&format!("/a/{}", nth % 5), 300)).unwrap();
+    }
+    assert!(!is_unfinished(&disk), "{:?}", disk.names());
+    // Four more frames fit, and the checkpoint of five objects beside them does not.
+    let room = disk.bytes() + 1600;
+    disk.plan(FaultPlan { room: Some(room), ..FaultPlan::default() });
+    let reserved = |disk: &SimulatedFiles| disk.calls().iter().filter(|call| **call == Call::Reserve).count();
+    for nth in 0..4 {
+        one(&mut committer, put(&format!("/a/{nth}"), 300)).unwrap();
+        assert_eq!(disk.most_bytes(), disk.bytes(), "only the log grows");
+    }
+    assert_eq!(reserved(&disk), 1, "a checkpoint was tried: {:?}", disk.calls());
+    assert!(!is_unfinished(&disk) && trouble(&committer).is_none(), "{:?}", disk.names());
+}
+
 /// A committer that panicked left the queue open: a later write waited for ever.
 #[tokio::test]
 async fn a_panic_of_the_committer_is_told_to_writers_at_once() {

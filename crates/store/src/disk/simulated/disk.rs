@@ -27,6 +27,8 @@ pub(super) struct DiskState {
     /// The changes that lead from the durable names to the cached ones.
     pending: Vec<NameChange>,
     locked: Arc<AtomicBool>,
+    /// The most bytes that all files had together.
+    most_bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -87,6 +89,7 @@ impl DiskState {
             durable_names: BTreeMap::new(),
             pending: Vec::new(),
             locked: Arc::default(),
+            most_bytes: 0,
         }
     }
 
@@ -114,6 +117,23 @@ impl DiskState {
 
     pub(super) fn bytes(&self) -> usize {
         self.names.values().map(|inode| self.inodes[inode].cached.len()).sum()
+    }
+
+    pub(super) fn most_bytes(&self) -> usize {
+        self.most_bytes
+    }
+
+    /// How many bytes the plan leaves for files to grow.
+    fn room(&self) -> usize {
+        self.plan.room.map_or(usize::MAX, |room| room.saturating_sub(self.bytes()))
+    }
+
+    /// Reserves room for a file of this length. The reservation is not kept: no other file grows before this one is written.
+    pub(super) fn reserve(&mut self, inode: u64, length: usize) -> io::Result<()> {
+        let grows = length.saturating_sub(self.file(inode).cached.len());
+        let fits = grows <= self.room();
+        let fault = self.begin(Call::Reserve)?;
+        self.end(fault.or((!fits).then_some(Fault::NoSpace(0))))
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -256,13 +276,16 @@ impl DiskState {
     }
 
     pub(super) fn write(&mut self, inode: u64, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        let grows = (offset + bytes.len()).saturating_sub(self.file(inode).cached.len());
+        let missing = grows.saturating_sub(self.room()).min(bytes.len());
         let fault = self.begin(Call::Write)?;
         let written = match fault {
             Some(Fault::InputOutput(seed) | Fault::NoSpace(seed)) => Coins(seed).below(bytes.len()),
-            _ => bytes.len(),
+            _ => bytes.len() - missing,
         };
         self.file(inode).write(offset, &bytes[..written]);
-        self.end(fault)
+        self.most_bytes = self.most_bytes.max(self.bytes());
+        self.end(fault.or((missing > 0).then_some(Fault::NoSpace(0))))
     }
 
     pub(super) fn set_len(&mut self, inode: u64, length: usize) -> io::Result<()> {

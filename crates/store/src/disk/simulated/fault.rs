@@ -113,6 +113,8 @@ pub(crate) struct FaultPlan {
     pub(crate) too_many_files_from: Option<usize>,
     /// From this call on, every call that needs disk space fails.
     pub(crate) full_from: Option<usize>,
+    /// How many bytes all files together may have. A write takes what is left and fails.
+    pub(crate) room: Option<usize>,
     /// Every sync of a file fails.
     pub(crate) fails_to_sync: bool,
     /// The sync with this number succeeds but does nothing.
@@ -137,7 +139,7 @@ impl FaultPlan {
     /// Whether no call fails.
     pub(crate) fn is_sound(&self) -> bool {
         let lasting = [self.too_many_files_from, self.full_from];
-        self.faults.is_empty() && lasting == [None, None] && !self.fails_to_sync
+        self.faults.is_empty() && lasting == [None, None] && self.room.is_none() && !self.fails_to_sync
     }
 
     /// Returns the fault of a call.

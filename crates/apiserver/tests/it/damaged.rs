@@ -196,6 +196,46 @@ async fn damaged_objects_are_named_and_the_rest_is_served() {
     }
 }
 
+/// An object whose metadata can be read and whose rest cannot: it is nested deeper than a parser goes. All damage above
+/// is found with the header; this is found by whoever parses the whole object.
+fn damaged_after_the_header() -> &'static [u8] {
+    let nested = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let text =
+        format!(r#"{{"apiVersion":"v1","kind":"X","metadata":{{"name":"bad","uid":"u"}},"data":{nested}}}"#);
+    text.into_bytes().leak()
+}
+
+#[tokio::test(start_paused = true)]
+async fn damage_after_the_header_is_named_by_whoever_parses_the_object() {
+    let bytes = damaged_after_the_header();
+    let api = Api::booted().await;
+    assert_eq!(api.post("/api/v1/namespaces", json!({"metadata": {"name": "a"}})).await.status, 201);
+    for kind in kinds() {
+        let key = damage(api.store(), &kind, bytes).await;
+        let bad = format!("{}/bad", kind.path);
+        names_key(&api.merge(&bad, json!({"metadata": {"labels": {"a": "b"}}})).await, &key);
+        let mut good = kind.good.clone();
+        good["metadata"] = json!({"name": "bad"});
+        let replaced = api.put(&bad, good.clone()).await;
+        let message = replaced.body["message"].as_str().unwrap_or_default();
+        assert!(message.contains(&key) || replaced.status == 409, "{replaced:?}");
+        good["metadata"] = json!({"name": name_of(&kind)});
+        assert_eq!(api.post(kind.path, good).await.status, 201, "{key}");
+    }
+    let allowed = api.act("ann", "GET", "/api/v1/namespaces/a/pods/good", Value::Null).await;
+    assert_eq!(allowed.status, 200, "{allowed:?}");
+    for (kind, path, body) in gatekeepers() {
+        let api = Api::booted().await;
+        assert_eq!(api.post("/api/v1/namespaces", json!({"metadata": {"name": "a"}})).await.status, 201);
+        let key = damage(api.store(), &kind, bytes).await;
+        let answer = api.post(path, body).await;
+        let message = answer.body["message"].as_str().unwrap_or_default();
+        // A namespace is asked for its header only.
+        let is_needed = !key.contains("/namespaces/");
+        assert_eq!(message.contains(&key), is_needed, "{key}: {answer:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_data_directory_with_damaged_objects_is_opened() {
     let dir = tempfile::tempdir().unwrap();

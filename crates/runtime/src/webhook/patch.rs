@@ -211,7 +211,7 @@ mod tests {
         check(json!([1, 1]), json!([1, 1, 1]), &[Some(0), Some(1), None]);
         check(json!([1, 2]), json!([2]), &[Some(1)]);
         check(json!([1, 2]), json!([1, 5]), &[Some(0), Some(1)]);
-        check(json!([{"name": "a", "x": 1}, 7]), json!([8, {"name": "a", "x": 2}]), &[Some(1), Some(0)]);
+        check(json!([{"name": "a", "x": 1}, 7]), json!([8, {"name": "a", "x": 2}]), &[None, Some(0)]);
         check(json!([]), json!([1]), &[None]);
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use evenkeel_apiserver::User;
-use evenkeel_env::{Station, Work};
+use evenkeel_env::{Env, Station, Work};
 use evenkeel_runtime::{Flight, Manager};
 use kube::Client;
 use parking_lot::Mutex;
@@ -52,6 +52,8 @@ struct Shared {
     flights: Mutex<VecDeque<Flight>>,
     /// Closed while the operator must not start again.
     gate: Gate,
+    /// The world as the operator sees it, with the wall clock of its machine.
+    env: Env,
 }
 
 /// How many flight recorders of crashed processes are kept in addition to the current one.
@@ -93,7 +95,7 @@ impl Supervisor {
     /// webhooks are registered.
     fn prepare(&mut self) -> Prepared {
         let process = self.shared.process.lock().clone();
-        let mut manager = Manager::new(self.client(&process)).with_env(self.wire.env.clone());
+        let mut manager = Manager::new(self.client(&process)).with_env(self.shared.env.clone());
         if self.is_remote() {
             // A remote cluster is shared: other namespaces hold objects that do not belong to this test.
             manager = manager.namespaces([self.run_as.namespace.to_string()]);
@@ -153,11 +155,14 @@ impl Supervisor {
             drop(starting);
             tokio::select! {
                 biased;
-                restarting = process.died() => starting = restarting,
+                restarting = process.died() => {
+                    starting = restarting.unwrap_or_else(|| Arc::new(self.station.enter()));
+                }
                 ended = running => match ended {
                     Err(error) if self.wire.direction.director().is_some() => {
                         starting = Arc::new(self.station.enter_with("start after an error"));
                         self.failed(&error);
+                        process.bury();
                         tokio::time::sleep(RESTART_AFTER).await;
                     }
                     ended => return self.report(ended),
@@ -166,6 +171,7 @@ impl Supervisor {
             drop(self.shared.webhooks.lock().take());
             self.wire.recorder.disturbed(format!("{} crashed and starts again", self.name));
             *self.shared.process.lock() = Arc::new(OperatorProcess::new(self.station.clone()));
+            process.bury();
             self.shared.crashes.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -222,6 +228,7 @@ impl Operator {
             crashes: AtomicUsize::new(0),
             flights: Mutex::default(),
             gate: Gate::new(station.clone()),
+            env: wire.env.with_own_clock(),
         });
         let starting = station.enter_with("start");
         let factory: Factory = Box::new(factory);
@@ -259,6 +266,11 @@ impl Operator {
     /// The flight recorders of the operator's most recent processes, the current one last.
     pub(crate) fn flights(&self) -> Vec<Flight> {
         self.shared.flights.lock().iter().cloned().collect()
+    }
+
+    /// The world as the operator sees it, with the wall clock of its machine.
+    pub(crate) fn env(&self) -> &Env {
+        &self.shared.env
     }
 
     /// How often the operator has crashed.

@@ -135,7 +135,7 @@ impl Transport {
         let verdict = self.verdict(&request, &path);
         let fate = self.sentence(fate, verdict).await;
         if verdict == Verdict::DelayRequest {
-            self.wire.let_all_else_happen().await;
+            self.wire.wait(Verdict::LATE).await;
         }
         let number = self.wire.records.then(|| self.note(&request, &path, &body));
         let is_watch = is_watch(&request);
@@ -161,8 +161,10 @@ impl Transport {
         if let Some(definition) = definition.filter(|_| answer.status().is_success() && !self.installs) {
             self.wire.registrations.definition_written(&installer(&self.wire), &definition).await;
         }
-        if verdict == Verdict::DelayAnswer {
-            self.wire.let_all_else_happen().await;
+        match verdict {
+            Verdict::DelayAnswer => self.wire.wait(Verdict::LATE).await,
+            Verdict::SlowAnswer(time) => self.wire.wait(time).await,
+            _ => {}
         }
         self.meet(fate).await;
         if !is_watch || !answer.status().is_success() {
@@ -341,9 +343,10 @@ impl Wire {
         });
     }
 
-    /// Waits until everything in progress has happened. Virtual time passes only after that.
-    pub(crate) async fn let_all_else_happen(&self) {
-        let at = tokio::time::Instant::now() + Verdict::LATE;
+    /// Lets this much time pass for a request that is late. Virtual time passes only after everything else in progress has
+    /// happened.
+    pub(crate) async fn wait(&self, time: std::time::Duration) {
+        let at = tokio::time::Instant::now() + time;
         let deadline = self.env.ledger().deadline("a late request");
         deadline.set(Some(at));
         tokio::time::sleep_until(at).await;

@@ -41,6 +41,8 @@ use random::Random;
 #[derive(Clone, Debug)]
 pub struct Env {
     shared: Arc<Shared>,
+    /// How far the clock of one process is ahead of that of its world, if it has a clock of its own.
+    skew: Option<Arc<Mutex<SignedDuration>>>,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl Env {
         hash::note_world(seed.is_some());
         Self {
             shared: Arc::new(Shared { clock, shift: Mutex::default(), random, ledger: Ledger::new(), seed }),
+            skew: None,
         }
     }
 
@@ -78,12 +81,31 @@ impl Env {
 
     /// Returns the wall-clock time.
     pub fn now(&self) -> Timestamp {
-        let shift = *self.shared.shift.lock();
+        let skew = self.skew.as_ref().map_or(SignedDuration::ZERO, |skew| *skew.lock());
+        let shift = self.shared.shift.lock().saturating_add(skew);
         self.shared.clock.now().saturating_add(shift).unwrap_or(Timestamp::MAX)
     }
 
-    /// Moves the wall clock of this world forward or back, as an administrator or a time server does. Monotonic time
-    /// (`tokio::time`) does not change.
+    /// The same world as seen by a process with a wall clock of its own: [`Env::shift_clock`] of the result moves the clock
+    /// of the result and its clones, and not that of the world.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+    /// use jiff::SignedDuration;
+    ///
+    /// let world = evenkeel_env::Env::seeded(1);
+    /// let process = world.with_own_clock();
+    /// process.shift_clock(SignedDuration::from_hours(1));
+    /// assert_eq!(process.now().duration_since(world.now()), SignedDuration::from_hours(1));
+    /// # });
+    /// ```
+    pub fn with_own_clock(&self) -> Self {
+        let skew = self.skew.as_ref().map_or(SignedDuration::ZERO, |skew| *skew.lock());
+        Self { shared: self.shared.clone(), skew: Some(Arc::new(Mutex::new(skew))) }
+    }
+
+    /// Moves the wall clock of this world, or of this process if it has [its own](Env::with_own_clock), forward or back, as
+    /// an administrator or a time server does. Monotonic time (`tokio::time`) does not change.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -96,7 +118,7 @@ impl Env {
     /// # });
     /// ```
     pub fn shift_clock(&self, by: SignedDuration) {
-        let mut shift = self.shared.shift.lock();
+        let mut shift = self.skew.as_deref().unwrap_or(&self.shared.shift).lock();
         *shift = shift.saturating_add(by);
     }
 

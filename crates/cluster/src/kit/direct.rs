@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use evenkeel_runtime::Manager;
 use evenkeel_store::Range;
+use jiff::SignedDuration;
 
 use crate::cluster::Cluster;
 use crate::operator::{CONTROLLERS, Operator};
@@ -95,6 +96,17 @@ impl Cluster {
     pub fn resume(&self, name: &str) {
         self.inner.wire.recorder.disturbed(format!("lets {name} start again"));
         self.with_operator(name, Operator::let_start);
+    }
+
+    /// Moves the wall clock of the machine that an operator runs on forward or back, as a time server does. The clock keeps
+    /// this when the operator starts again. Other operators and the API server have clocks of their own.
+    ///
+    /// # Panics
+    /// Panics if no operator of this name runs.
+    #[track_caller]
+    pub fn shift_clock_of(&self, name: &str, by: SignedDuration) {
+        self.inner.wire.recorder.disturbed(format!("moves the clock of {name} by {by:#}"));
+        self.with_operator(name, |operator| operator.env().shift_clock(by));
     }
 
     /// Holds the events of the open watches that match until [`Cluster::release_watches`], as if the API server lagged

@@ -151,7 +151,7 @@ impl Outside {
                 tokio::time::sleep(Fault::TIMEOUT).await;
                 return Err(failed("the call timed out and was never made"));
             }
-            Verdict::DelayRequest => wire.let_all_else_happen().await,
+            Verdict::DelayRequest => wire.wait(Verdict::LATE).await,
             _ => {}
         }
         let answer = effect.await;
@@ -160,7 +160,8 @@ impl Outside {
         match verdict {
             Verdict::Crash(CrashMoment::Unanswered) => crash(process.as_deref()).await,
             Verdict::Crash(CrashMoment::After) => process.iter().for_each(|it| wire.crash_soon(it)),
-            Verdict::DelayAnswer => wire.let_all_else_happen().await,
+            Verdict::DelayAnswer => wire.wait(Verdict::LATE).await,
+            Verdict::SlowAnswer(time) => wire.wait(time).await,
             _ => {}
         }
         Ok(answer)

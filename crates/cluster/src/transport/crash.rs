@@ -40,9 +40,10 @@ struct ProcessState {
     plan: Option<CrashPoint>,
     /// How many writes there were since the crash was requested.
     writes: usize,
+    is_dead: bool,
     /// Held from the crash until the supervisor has started the operator again, so that the cluster does not count as
     /// settled in between.
-    dead: Option<Arc<Work>>,
+    restart: Option<Arc<Work>>,
     /// Set when the response to the write that it is to crash after has been passed on.
     dying: bool,
 }
@@ -71,7 +72,7 @@ impl OperatorProcess {
     pub(crate) fn is_alive(&self) -> bool {
         let dying = {
             let state = self.state.lock();
-            if state.dead.is_some() {
+            if state.is_dead {
                 return false;
             }
             state.dying
@@ -105,16 +106,36 @@ impl OperatorProcess {
 
     pub(crate) fn die(&self) {
         let work = self.station.enter_with("restart after a crash");
-        self.state.lock().dead.get_or_insert_with(|| Arc::new(work));
+        {
+            let mut state = self.state.lock();
+            if !std::mem::replace(&mut state.is_dead, true) {
+                state.restart = Some(Arc::new(work));
+            }
+        }
         self.died.notify_waiters();
     }
 
-    /// Waits for the crash, and returns the work that the supervisor holds until the operator runs again.
-    pub(crate) async fn died(&self) -> Arc<Work> {
+    /// Forgets the process when another one takes its place. Tasks of the dead one may be left, and are sent no answers.
+    pub(crate) fn bury(&self) {
+        let restart = {
+            let mut state = self.state.lock();
+            state.is_dead = true;
+            state.restart.take()
+        };
+        drop(restart);
+        self.died.notify_waiters();
+    }
+
+    /// Waits for the crash, and returns the work that the supervisor holds until the operator runs again; none if it runs
+    /// already.
+    pub(crate) async fn died(&self) -> Option<Arc<Work>> {
         loop {
             let died = self.died.notified();
-            if let Some(work) = self.state.lock().dead.clone() {
-                return work;
+            {
+                let state = self.state.lock();
+                if state.is_dead {
+                    return state.restart.clone();
+                }
             }
             died.await;
         }
@@ -138,6 +159,10 @@ mod tests {
         process.die();
         assert!(!process.is_alive());
         assert_eq!(ledger.len(), 1);
+        // A task of the operator that was left behind holds the process, but no work.
+        process.bury();
+        assert!(!process.is_alive());
+        assert_eq!(ledger.len(), 0);
     }
 
     #[test]

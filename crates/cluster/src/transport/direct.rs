@@ -107,6 +107,8 @@ pub enum Verdict {
     DelayRequest,
     /// The request is served at once, but its response arrives late.
     DelayAnswer,
+    /// The request is served at once, and its answer arrives after this time.
+    SlowAnswer(Duration),
 }
 
 impl Verdict {

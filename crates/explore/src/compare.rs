@@ -83,9 +83,14 @@ impl Varying {
         varying
     }
 
-    fn has_field(&self, difference: &Difference) -> bool {
-        let fields = self.fields.get(&difference.object);
-        fields.is_some_and(|fields| fields.iter().any(|path| is_within(&difference.path, path)))
+    /// Whether a field of this object varies.
+    pub(crate) fn has_object(&self, key: &str) -> bool {
+        self.fields.contains_key(key)
+    }
+
+    /// Whether the field at a path of an object varies.
+    pub(crate) fn has_path(&self, key: &str, path: &str) -> bool {
+        self.fields.get(key).is_some_and(|fields| fields.iter().any(|field| is_within(path, field)))
     }
 
     /// Drops differences that are only names: a missing object and an extra one under the same prefix cancel out if
@@ -131,8 +136,34 @@ fn folder_of(key: &str) -> &str {
 /// Returns the differences between two states, without those that also occur between undisturbed runs.
 pub(crate) fn differences(expected: &World, found: &World, varying: &Varying) -> Vec<Difference> {
     let mut all = all_differences(expected, found);
-    all.retain(|difference| !varying.has_field(difference));
+    all.retain(|difference| !varying.has_path(&difference.object, &difference.path));
     varying.without_names(all)
+}
+
+/// Visits every value of an object that is neither a map nor a list, with its path as differences name it.
+pub(crate) fn paths_within(object: &Value, visit: &mut dyn FnMut(&str, &Value)) {
+    fn walk(path: &mut String, value: &Value, visit: &mut dyn FnMut(&str, &Value)) {
+        let length = path.len();
+        match value {
+            Value::Object(map) => {
+                for (name, value) in map {
+                    path.push('.');
+                    path.push_str(name);
+                    walk(path, value, visit);
+                    path.truncate(length);
+                }
+            }
+            Value::Array(items) => {
+                for (at, value) in items.iter().enumerate() {
+                    path.push_str(&format!("[{at}]"));
+                    walk(path, value, visit);
+                    path.truncate(length);
+                }
+            }
+            value => visit(path, value),
+        }
+    }
+    walk(&mut String::new(), object, visit);
 }
 
 fn all_differences(expected: &World, found: &World) -> Vec<Difference> {

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::plan::{Back, Late, Mishap, Plan, Point, Stop, Strike};
+use crate::state::KeyParts;
 use crate::token::fault_name;
 use act::Act;
 
@@ -52,6 +53,8 @@ pub(crate) struct Checkpoint {
 pub(crate) struct Lagged {
     /// The kind whose view lagged; all kinds if `None`.
     pub(crate) kind: Option<String>,
+    /// The revision that the operator saw at the beginning. It may have seen later ones afterwards.
+    pub(crate) view: u64,
     pub(crate) from: u64,
     pub(crate) to: u64,
 }
@@ -83,6 +86,14 @@ pub(crate) struct PlanDirector {
     broken_off: Notify,
 }
 
+/// A replica that is cut off for some time.
+struct CutOff {
+    replica: String,
+    until: Instant,
+    /// Whether only its requests for leases fail.
+    from_leases_only: bool,
+}
+
 #[derive(Default)]
 struct State {
     /// The number of requests of each operator.
@@ -108,7 +119,7 @@ struct State {
     /// Operators that crash again before their next write.
     again: Vec<String>,
     /// The replica that is cut off from the API server, and until when.
-    cut_off: Option<(String, Instant)>,
+    cut_off: Option<CutOff>,
     /// Operators that were restarted at this rest, with the revision before the restart.
     restarting: Vec<(String, u64)>,
     /// Whether an operator uses a lease. If so, the cluster is at rest only once a replica leads.
@@ -139,6 +150,22 @@ impl State {
     /// Returns whether a disturbance is active.
     fn is_disturbed(&self) -> bool {
         !self.away.is_empty() || self.lags()
+    }
+
+    fn cut_off_now(&mut self, replica: &str, from_leases_only: bool) {
+        self.leaderless = true;
+        let until = Instant::now() + CUT_OFF;
+        self.cut_off = Some(CutOff { replica: replica.to_owned(), until, from_leases_only });
+    }
+
+    /// Returns whether a request of this client is cut off now.
+    fn is_cut_off(&mut self, by: &str, is_about_lease: bool) -> bool {
+        let Some(cut_off) = &self.cut_off else { return false };
+        if Instant::now() >= cut_off.until {
+            self.cut_off = None;
+            return false;
+        }
+        cut_off.replica == by && (is_about_lease || !cut_off.from_leases_only)
     }
 
     /// Records that all views have caught up at this revision.
@@ -219,7 +246,7 @@ impl PlanDirector {
                     state.held_until = Some(state.rests + 1);
                     state.held_until_request = requests.map(|more| (by.to_owned(), number + more));
                     let from = self.cluster.revision();
-                    state.lagging.push(Lagged { kind: Some(kind.clone()), from, to: u64::MAX });
+                    state.lagging.push(Lagged { kind: Some(kind.clone()), view: from, from, to: u64::MAX });
                     acts.push(Act::Hold(watches_of(by, kind)));
                     Verdict::Serve
                 }
@@ -237,6 +264,18 @@ impl PlanDirector {
             }
         }
         (acts, Verdict::Serve)
+    }
+
+    /// Whether a view that lags behind shows an object that has been removed since.
+    fn sees_what_is_gone(&self, state: &State) -> bool {
+        state.lagging.iter().any(|lag| {
+            let is_shown = |change: &StoredChange| {
+                let kind = KeyParts::of(change.key()).kind();
+                change.after.is_none() && lag.kind.as_ref().is_none_or(|only| *only == kind)
+            };
+            // What the store has forgotten may be a removal.
+            self.cluster.changes_after(lag.view).is_none_or(|changes| changes.iter().any(is_shown))
+        })
     }
 
     fn crash(
@@ -272,21 +311,17 @@ impl PlanDirector {
             Stop::Crash(moment) => return self.crash(state, acts, (by, number), moment, Back::AfterRests(1)),
             Stop::CutOff => Fault::Timeout,
             Stop::CutOffUnanswered => Fault::LostAnswer,
+            Stop::LoseLease => {
+                acts.push(Act::Note(format!(
+                    "{by} cannot renew its lease, and request {number} is answered slowly"
+                )));
+                state.cut_off_now(by, true);
+                return Verdict::SlowAnswer(CUT_OFF);
+            }
         };
         acts.push(Act::Note(format!("{by} is cut off from the API server at request {number}")));
-        state.leaderless = true;
-        state.cut_off = Some((by.to_owned(), Instant::now() + CUT_OFF));
+        state.cut_off_now(by, false);
         Verdict::Fail(fault)
-    }
-
-    /// Returns whether the requests of this client are cut off now.
-    fn is_cut_off(&self, state: &mut State, by: &str) -> bool {
-        let Some((cut_off, until)) = &state.cut_off else { return false };
-        if Instant::now() >= *until {
-            state.cut_off = None;
-            return false;
-        }
-        cut_off == by
     }
 }
 
@@ -296,10 +331,11 @@ impl Director for PlanDirector {
             return Verdict::Serve;
         }
         let mut state = self.state.lock();
-        if self.is_cut_off(&mut state, request.by) {
+        let target = ResourcePath::parse(request.path);
+        if state.is_cut_off(request.by, target.as_ref().is_some_and(|it| it.resource == "leases")) {
             return Verdict::Fail(Fault::Timeout);
         }
-        let kind = match ResourcePath::parse(request.path) {
+        let kind = match target {
             Some(target) if UPKEEP.contains(&&*target.resource) => {
                 state.has_leases |= target.resource == "leases";
                 return Verdict::Serve;
@@ -345,7 +381,9 @@ impl Director for PlanDirector {
     fn unsettled(&self, unsettled: &Unsettled) -> bool {
         let mut state = self.state.lock();
         // An operator with a lagging view may rightly retry until the view has caught up.
-        if state.lags() {
+        // Retries without a pause are excused only where the view still shows a deleted object: the operator then recreates
+        // what the garbage collector deletes, again and again.
+        if state.lags() && (!unsettled.endless || self.sees_what_is_gone(&state)) {
             return true;
         }
         // Clients list again one after the other, each after a pause. Until all have done so, an operator may recreate

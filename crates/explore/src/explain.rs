@@ -1,5 +1,7 @@
 //! Explains a finding: describes what the plan did, and shows where the run departs from the undisturbed one.
 
+use jiff::SignedDuration;
+
 use crate::director::{fault_words, mishap_words, moment_words};
 use crate::learn::Learned;
 use crate::oracle::Finding;
@@ -57,11 +59,17 @@ fn sentence(strike: &Strike, learned: &Learned) -> String {
             };
             format!("{operator} sent {}, which {what}", request(operator, *number))
         }
+        Strike::Failover { operator, request: number, stop: Stop::LoseLease } => format!(
+            "two replicas of {operator} ran; {} was answered slowly, the leader's lease expired meanwhile, and the reconcile \
+             went on when the other replica led",
+            request(operator, *number)
+        ),
         Strike::Failover { operator, request: number, stop } => {
             let what = match stop {
                 Stop::Crash(moment) => format!("crashed {}", moment_words(*moment)),
                 Stop::CutOff => "was cut off from the API server before".to_owned(),
                 Stop::CutOffUnanswered => "was cut off from the API server before the answer to".to_owned(),
+                Stop::LoseLease => "lost its lease at".to_owned(),
             };
             let at = request(operator, *number);
             format!(
@@ -86,6 +94,11 @@ fn sentence(strike: &Strike, learned: &Learned) -> String {
 fn sentence_at_rest(strike: &Strike, learned: &Learned) -> String {
     match strike {
         Strike::Restart { operator, rest } => format!("{operator} restarted at rest {rest}"),
+        Strike::Clock { operator, rest, seconds } => {
+            let (time, way) =
+                (SignedDuration::from_secs(seconds.abs()), if *seconds < 0 { "back" } else { "forward" });
+            format!("the clock of {operator} jumped {way} by {time:#} at rest {rest}")
+        }
         Strike::Stale { operator, rest, revision, kind } => {
             let what = kind
                 .as_deref()

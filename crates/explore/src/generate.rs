@@ -12,6 +12,9 @@ use crate::plan::{Back, Class, Late, Plan, Stop, Strike};
 
 pub(crate) use pairs::pairs;
 
+/// By how many seconds clocks jump, and the rank of the plan: an hour back as a time server corrects it, an hour forward,
+/// and more than a year, as after a battery has failed.
+const JUMPS: [(u8, i64); 3] = [(0, -3_600), (1, 3_600), (2, 400 * 86_400)];
 /// The largest number of steps for which an operator is stopped or a watch is held.
 const MOST_STEPS: usize = 3;
 /// The numbers of further requests after which held events arrive.
@@ -109,6 +112,7 @@ fn failovers(requests: &[&Asked], plans: &mut Generated) {
         (0, Stop::CutOff),
         (1, Stop::Crash(CrashMoment::Before)),
         (1, Stop::CutOffUnanswered),
+        (1, Stop::LoseLease),
         (2, Stop::Crash(CrashMoment::After)),
     ];
     for asked in requests.iter().filter(|asked| asked.has_effect) {
@@ -148,6 +152,9 @@ fn rests(operator: &str, learned: &Learned, plans: &mut Generated) {
     for rest in 1..=last {
         plans.push(0, Strike::Restart { operator: operator(), rest });
         plans.push(1, Strike::Relist { operator: operator(), from: rest, to: rest });
+        for (rank, seconds) in JUMPS {
+            plans.push(rank, Strike::Clock { operator: operator(), rest, seconds });
+        }
         for to in rest + 1..=last.min(rest + MOST_STEPS) {
             // A rest at which nothing has changed since the last one is not a step.
             if learned.rests[to - 1] > learned.rests[rest - 1] {
@@ -171,7 +178,7 @@ fn stale_views(operator: &str, learned: &Learned, plans: &mut Generated) {
         }
         let rest = at + 1;
         let mut push = |revision: u64, kind: Option<&String>, is_decisive: bool| {
-            if learned.shows_the_dead(kind, revision, *now) {
+            if learned.shows_the_dead(operator, kind, revision, *now) {
                 plans.dead += 1;
                 return;
             }

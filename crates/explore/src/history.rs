@@ -58,6 +58,7 @@ pub(crate) fn with_dependents(changes: &[StoredChange], removed: &BTreeSet<Strin
 pub(crate) struct WentBack {
     pub(crate) kind: String,
     pub(crate) object: String,
+    pub(crate) uid: String,
     pub(crate) revision: u64,
     /// The values before and after.
     pub(crate) from: i64,
@@ -79,6 +80,14 @@ pub(crate) fn observed_generation_back(changes: &[StoredChange]) -> impl Iterato
         let (from, to) = (observed(&before.json)?, observed(&after.json)?);
         let parts = KeyParts::of(change.key());
         let (kind, object, revision) = (parts.kind(), parts.short(), change.revision);
-        (to < from).then_some(WentBack { kind, object, revision, from, to })
+        (to < from).then(|| WentBack { kind, object, uid: after.uid.clone(), revision, from, to })
     })
+}
+
+/// The generation that an object had at a revision. `None` if it did not exist then.
+pub(crate) fn generation_at(changes: &[StoredChange], uid: &str, revision: u64) -> Option<i64> {
+    let then = changes.iter().take_while(|change| change.revision <= revision);
+    let object = then.filter_map(|change| change.after.as_ref()).filter(|after| after.uid == uid).last()?;
+    let value: Value = serde_json::from_slice(&object.json).ok()?;
+    value["metadata"]["generation"].as_i64()
 }

@@ -12,6 +12,7 @@ use crate::compare::Varying;
 use crate::director::{CALL, kind_of};
 use crate::run::Run;
 use crate::state::{KeyParts, World};
+use crate::values::Values;
 
 pub(crate) use children::{Child, Pod};
 
@@ -115,17 +116,23 @@ pub(crate) struct Learned {
     pub(crate) changes: Vec<StoredChange>,
     /// The parts of the state that differ between undisturbed runs, for each rest.
     pub(crate) varying: Vec<Varying>,
+    /// What holds of the values that operators make up.
+    pub(crate) values: Values,
     pub(crate) timeline: Vec<String>,
 }
 
 impl Learned {
-    /// Returns whether a view of revision `then` shows an object of the scenario that is gone or replaced at revision
-    /// `now`. An operator that trusts such a view makes children for an owner that no longer exists, and could only
-    /// avoid that by a live read before each write, so such views are not made. A view of one kind shows only objects
-    /// of that kind.
-    pub(crate) fn shows_the_dead(&self, kind: Option<&String>, then: u64, now: u64) -> bool {
-        let shown = self.lifetimes.iter().filter(|life| kind.is_none_or(|kind| *kind == life.kind));
-        shown.into_iter().any(|life| life.is_over(then, now))
+    /// Returns whether an operator's view of revision `then` shows an object of the scenario that is gone or replaced at
+    /// revision `now`. An operator that trusts such a view makes children for an owner that no longer exists, and could
+    /// only avoid that by a live read before each write, so such views are not made. A view shows only objects of kinds
+    /// that the operator watches, and a view of one kind only objects of that kind.
+    pub(crate) fn shows_the_dead(&self, operator: &str, kind: Option<&String>, then: u64, now: u64) -> bool {
+        let watched = self.watched.get(operator);
+        let is_shown = |life: &&Lifetime| {
+            watched.is_some_and(|kinds| kinds.contains(&life.kind))
+                && kind.is_none_or(|kind| *kind == life.kind)
+        };
+        self.lifetimes.iter().filter(is_shown).any(|life| life.is_over(then, now))
     }
 
     /// Returns the first rest after a revision, counted from one.
@@ -145,13 +152,17 @@ fn is_counted(exchange: &Exchange, operators: &[String]) -> bool {
 
 pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
     let operators = run.operators.clone();
-    let worlds: Vec<World> = run.played.checkpoints.iter().map(|it| World::of(&it.objects)).collect();
-    let varying = worlds.iter().enumerate().map(|(at, world)| {
-        let others = others.iter().filter_map(|other| other.played.checkpoints.get(at));
-        let others: Vec<World> = others.map(|other| World::of(&other.objects)).collect();
-        Varying::learn(world, &others)
-    });
-    let varying = varying.collect();
+    let worlds_of = |run: &Run| -> Vec<World> {
+        run.played.checkpoints.iter().map(|it| World::of(&it.objects)).collect()
+    };
+    let runs: Vec<Vec<World>> = [run].into_iter().chain(others).map(worlds_of).collect();
+    let worlds = runs[0].clone();
+    let varying = worlds
+        .iter()
+        .enumerate()
+        .map(|(at, world)| Varying::learn(world, runs[1..].iter().filter_map(|worlds| worlds.get(at))));
+    let varying: Vec<Varying> = varying.collect();
+    let values = Values::learn(&runs, &varying);
     let watched = watched(run, &operators);
     Learned {
         requests: requests(run, &operators),
@@ -175,6 +186,7 @@ pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
         watched,
         worlds,
         varying,
+        values,
     }
 }
 

@@ -35,6 +35,7 @@ mod settings;
 mod shrink;
 mod state;
 mod token;
+mod values;
 mod view;
 
 pub use compare::Difference;

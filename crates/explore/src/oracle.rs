@@ -4,6 +4,7 @@
 mod ends;
 mod kept;
 mod requests;
+mod values;
 
 use std::fmt;
 
@@ -140,6 +141,9 @@ pub(crate) fn judge(run: &Run, plan: &Plan, learned: &Learned, rules: &Rules) ->
     if let Some(verdict) = by_itself(run) {
         return Some(verdict);
     }
+    if plan.moves_a_clock() {
+        return invariants(run, rules).or_else(|| requests::observed(run));
+    }
     if let Some(failure) = &run.failure {
         // The scenario's own assertions may fail while the operator is stopped or behind, and after a step whose effect
         // differed for that reason.
@@ -155,6 +159,7 @@ pub(crate) fn judge(run: &Run, plan: &Plan, learned: &Learned, rules: &Rules) ->
     invariants(run, rules)
         .or_else(|| kept::kept(run, learned, &rules.precious))
         .or_else(|| ends::same_end(run, plan, learned))
+        .or_else(|| values::values(run, plan, learned, &rules.precious))
         .or_else(|| requests::idempotent(run))
         .or_else(|| requests::observed(run))
 }

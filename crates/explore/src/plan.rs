@@ -46,6 +46,9 @@ pub enum Stop {
     CutOff,
     /// The replica is cut off from the API server after the request was served, before its answer arrives.
     CutOffUnanswered,
+    /// The answer to the request is slow, and meanwhile its lease expires, because the renewals fail. The reconcile that
+    /// waits for the answer goes on when another replica leads. Everything else is served.
+    LoseLease,
 }
 
 /// When a mishap happens.
@@ -185,6 +188,15 @@ pub enum Strike {
         /// The rest at which the operator lists again; equal to `from` if it misses nothing.
         to: usize,
     },
+    /// The wall clock of the operator's machine jumps, and keeps the difference.
+    Clock {
+        /// The operator.
+        operator: String,
+        /// The rest at which it jumps.
+        rest: usize,
+        /// By how many seconds it jumps; back if negative.
+        seconds: i64,
+    },
     /// Something happens to an object, caused by nobody under test.
     World {
         /// What happens to the object.
@@ -210,6 +222,7 @@ impl Strike {
             Self::Lag { requests: None, .. } => Class::HeldWatch,
             Self::Lag { .. } | Self::Delay { .. } => Class::Order,
             Self::Relist { .. } => Class::Relist,
+            Self::Clock { .. } => Class::Clock,
             Self::World { .. } => Class::World,
         }
     }
@@ -247,6 +260,8 @@ pub enum Class {
     Order,
     /// Two replicas whose leader stops.
     Failover,
+    /// A clock that jumps.
+    Clock,
     /// Something happens to an object, caused by nobody under test.
     World,
     /// Two strikes of any class.
@@ -265,6 +280,7 @@ impl fmt::Display for Class {
             Self::Relist => "relist",
             Self::Order => "order",
             Self::Failover => "failover",
+            Self::Clock => "clock",
             Self::World => "world",
             Self::Pair => "pair",
         })
@@ -294,6 +310,16 @@ impl Plan {
     /// that step may be missing or left over.
     pub(crate) fn leaves_the_path(&self) -> bool {
         self.strikes.iter().any(Strike::leaves_the_path)
+    }
+
+    /// Whether a clock jumps. What an operator does then may depend on the time, rightly.
+    pub(crate) fn moves_a_clock(&self) -> bool {
+        self.strikes.iter().any(|strike| matches!(strike, Strike::Clock { .. }))
+    }
+
+    /// Whether somebody else deletes or changes an object.
+    pub(crate) fn has_mishap(&self) -> bool {
+        self.strikes.iter().any(|strike| matches!(strike, Strike::World { .. }))
     }
 
     /// The operators that run as two replicas.

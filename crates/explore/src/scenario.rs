@@ -334,7 +334,7 @@ impl Exploration {
 fn tell(report: &mut Report, plan: &Plan, run: &Run, learned: &Learned) {
     let class: Class = plan.class();
     *report.played.entry(class).or_default() += 1;
-    if run.failed_disturbed || is_another_scenario(run, plan, learned) {
+    if run.failed_disturbed || plan.moves_a_clock() || is_another_scenario(run, plan, learned) {
         report.inconclusive += 1;
     }
     if run.played.struck == 0 {

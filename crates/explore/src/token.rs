@@ -133,6 +133,7 @@ fn written(strike: &Strike) -> String {
             format!("lag:{}:{}:{request}:{requests}", escaped(operator), escaped(kind))
         }
         Strike::Relist { operator, from, to } => format!("relist:{}:{from}:{to}", escaped(operator)),
+        Strike::Clock { operator, rest, seconds } => format!("clock:{}:{rest}:{seconds}", escaped(operator)),
         Strike::World { mishap, path, at } => {
             let at = match at {
                 Point::Rest(rest) => rest.to_string(),
@@ -148,12 +149,13 @@ const MOMENTS: [(&str, CrashMoment); 3] =
     [("before", CrashMoment::Before), ("unanswered", CrashMoment::Unanswered), ("after", CrashMoment::After)];
 
 /// The ways in which leaders stop, by their names in tokens.
-const STOPS: [(&str, Stop); 5] = [
+const STOPS: [(&str, Stop); 6] = [
     ("before", Stop::Crash(CrashMoment::Before)),
     ("unanswered", Stop::Crash(CrashMoment::Unanswered)),
     ("after", Stop::Crash(CrashMoment::After)),
     ("cut", Stop::CutOff),
     ("cut-unanswered", Stop::CutOffUnanswered),
+    ("lose-lease", Stop::LoseLease),
 ];
 
 /// The late halves of a request, by their names in tokens.
@@ -232,6 +234,9 @@ fn read(part: &str) -> Option<Strike> {
             requests: if *fields.get(4)? == "rest" { None } else { Some(number(4)?) },
         },
         "relist" => Strike::Relist { operator: text(1)?, from: number(2)?, to: number(3)? },
+        "clock" => {
+            Strike::Clock { operator: text(1)?, rest: number(2)?, seconds: fields.get(3)?.parse().ok()? }
+        }
         mishap => Strike::World {
             mishap: named(&MISHAPS, Some(&mishap))?,
             path: text(1)?,
@@ -273,6 +278,8 @@ mod tests {
             Strike::Lag { operator: operator(), kind: "/secrets".into(), request: 3, requests: Some(2) },
             Strike::Relist { operator: operator(), from: 2, to: 4 },
             Strike::Failover { operator: operator(), request: 3, stop: Stop::CutOffUnanswered },
+            Strike::Failover { operator: operator(), request: 3, stop: Stop::LoseLease },
+            Strike::Clock { operator: operator(), rest: 2, seconds: -3600 },
             Strike::Delay { operator: "my site: two+%".into(), request: 3, late: Late::Answer },
             Strike::World {
                 mishap: Mishap::Delete,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use evenkeel_cluster::Matcher;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{PlanDirector, mishap_words};
@@ -31,6 +32,8 @@ pub(super) enum Act {
     Advance(Duration),
     /// Writes objects that nobody reads, so that the following revisions are larger.
     Shift,
+    /// Moves the clock of an operator by this many seconds.
+    Clock(String, i64),
 }
 
 impl PlanDirector {
@@ -86,6 +89,9 @@ impl PlanDirector {
             Act::Wait(time) => tokio::time::sleep(time).await,
             Act::Advance(time) => tokio::time::advance(time).await,
             Act::Shift => self.shift().await,
+            Act::Clock(operator, seconds) => {
+                cluster.shift_clock_of(&operator, SignedDuration::from_secs(seconds));
+            }
         }
     }
 

@@ -134,7 +134,7 @@ impl PlanDirector {
                 {
                     let view = (*view).min(revision);
                     state.views.insert(operator.clone(), (kind.clone(), view));
-                    state.lagging.push(Lagged { kind: kind.clone(), from: revision, to: u64::MAX });
+                    state.lagging.push(Lagged { kind: kind.clone(), view, from: revision, to: u64::MAX });
                     state.leaderless = true;
                     let what = kind.as_deref().unwrap_or("everything");
                     acts.push(Act::Note(format!(
@@ -144,6 +144,11 @@ impl PlanDirector {
                 }
                 Strike::Relist { operator, from, to } if *from == rest && to == from => {
                     acts.push(Act::Cut(operator.clone()));
+                }
+                Strike::Clock { operator, rest: at, seconds }
+                    if *at == rest && self.cluster.is_running(operator) =>
+                {
+                    acts.push(Act::Clock(operator.clone(), *seconds));
                 }
                 Strike::World { mishap, path, at: Point::Rest(at) } if *at == rest => {
                     state.healing = state.healing.max(healing_time(*mishap));
@@ -160,7 +165,8 @@ impl PlanDirector {
         if state.finishing {
             return Vec::new();
         }
-        let from_now = |kind: Option<String>| Lagged { kind, from: self.cluster.revision(), to: u64::MAX };
+        let now = self.cluster.revision();
+        let from_now = |kind: Option<String>| Lagged { kind, view: now, from: now, to: u64::MAX };
         let mut acts = Vec::new();
         for strike in &self.plan.strikes {
             match strike {

@@ -66,7 +66,8 @@ fn crash_and_view(writes: &[&Asked], learned: &Learned) -> Vec<Plan> {
         let now = learned.rests[rest - 1];
         let earlier = learned.seen[&asked.operator].iter().rev();
         let earlier = earlier.filter(|(_, it)| it.is_decisive && it.revision <= asked.revision);
-        for (_, view) in earlier.take(2).filter(|(_, it)| !learned.shows_the_dead(None, it.revision, now)) {
+        let shows_the_dead = |revision| learned.shows_the_dead(&asked.operator, None, revision, now);
+        for (_, view) in earlier.take(2).filter(|(_, it)| !shows_the_dead(it.revision)) {
             let (operator, revision) = (asked.operator.clone(), view.revision);
             let stale = Strike::Stale { operator, rest, revision, kind: None };
             plans.push(Plan::all([crash(asked, CrashMoment::Unanswered), stale]));
@@ -108,7 +109,7 @@ fn absence_and_view(learned: &Learned) -> Vec<Plan> {
     for operator in &learned.operators {
         for (at, pair) in learned.rests.windows(2).enumerate() {
             let (from, to) = (at + 1, at + 2);
-            if pair[0] == pair[1] || learned.shows_the_dead(None, pair[0], pair[1]) {
+            if pair[0] == pair[1] || learned.shows_the_dead(operator, None, pair[0], pair[1]) {
                 continue;
             }
             let away = Strike::Away { operator: operator.clone(), from, to };

@@ -16,7 +16,7 @@ pub(super) fn same_end(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verd
         let rest = checkpoint.rest;
         let (expected, varying) = (learned.worlds.get(rest - 1)?, learned.varying.get(rest - 1)?);
         let mut found = differences(expected, &World::of(&checkpoint.objects), varying);
-        found.retain(|difference| !(plan.leaves_the_path() && is_residue(difference, learned)));
+        found.retain(|difference| !(plan.leaves_the_path() && is_residue(difference, run, learned)));
         let first = found.first()?;
         let object = KeyParts::of(&first.object).short();
         let what = format!("the state at rest {rest} of {} differs:{}", learned.worlds.len(), told(&found));
@@ -26,15 +26,34 @@ pub(super) fn same_end(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verd
 
 /// Returns whether a difference is left over by built-in controllers, such as the claims of a StatefulSet that was
 /// scaled down. These depend on the steps that the operator has seen, and are not the fault of an operator that does
-/// not manage their kind.
-fn is_residue(difference: &Difference, learned: &Learned) -> bool {
+/// not manage their kind. An object that an operator has deleted is not left over.
+fn is_residue(difference: &Difference, run: &Run, learned: &Learned) -> bool {
     let is_ours = match &difference.found {
         // A missing object counts only if an operator or the scenario creates it.
-        None => learned.authored.contains(&difference.object),
+        None => {
+            learned.authored.contains(&difference.object) || was_deleted_by_operator(&difference.object, run)
+        }
         // An extra object counts only if an operator that manages its kind should have removed it.
         Some(_) => learned.managed.contains(&KeyParts::of(&difference.object).kind()),
     };
     difference.path.is_empty() && !is_ours
+}
+
+/// Returns whether an operator has deleted an object, by its name or with a collection.
+fn was_deleted_by_operator(key: &str, run: &Run) -> bool {
+    let parts = KeyParts::of(key);
+    run.exchanges.iter().filter(|it| it.method == http::Method::DELETE && it.outcome.wrote().is_some()).any(
+        |exchange| {
+            let is_operator = run.operators.iter().any(|name| **name == *exchange.by);
+            let names_it = |target: evenkeel_cluster::ResourcePath<'_>| {
+                target.group == parts.group
+                    && target.resource == parts.plural
+                    && (target.namespace.is_empty() || target.namespace == parts.namespace)
+                    && (target.name.is_empty() || target.name == parts.name)
+            };
+            is_operator && exchange.target().is_some_and(names_it)
+        },
+    )
 }
 
 /// Checks runs whose states cannot be compared because a step of the scenario had another effect. What an operator
@@ -44,7 +63,7 @@ pub(super) fn left(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict>
     let last = run.played.checkpoints.last().filter(|last| !last.disturbed)?;
     let (expected, varying) = (learned.worlds.get(last.rest - 1)?, learned.varying.get(last.rest - 1)?);
     let mut found = differences(expected, &World::of(&last.objects), varying);
-    found.retain(|it| it.path.is_empty() && it.found.is_some() && !is_residue(it, learned));
+    found.retain(|it| it.path.is_empty() && it.found.is_some() && !is_residue(it, run, learned));
     let made_by_operators = |difference: &Difference| {
         let kind = KeyParts::of(&difference.object).kind();
         learned.made_by_operators.contains(&kind)

@@ -6,7 +6,7 @@ use evenkeel_cluster::{Exchange, Outcome};
 use serde_json::Value;
 
 use super::{Oracle, Verdict};
-use crate::history::observed_generation_back;
+use crate::history::{WentBack, generation_at, observed_generation_back};
 use crate::run::Run;
 use crate::state::KeyParts;
 
@@ -31,17 +31,20 @@ fn is_upkeep(exchange: &Exchange) -> bool {
     exchange.target().is_some_and(|target| upkeep.contains(&&*target.resource))
 }
 
-/// Checks that `observedGeneration` never decreases. An operator whose view of the kind lags behind is excused: it
-/// records the generation that it sees.
+/// Checks that `observedGeneration` never decreases. An operator whose view of the kind lags behind is excused if it records
+/// the generation that it sees, or a later one.
 pub(super) fn observed(run: &Run) -> Option<Verdict> {
-    let is_excused = |kind: &str, revision: u64| {
+    let changes = run.played.changes.as_ref()?;
+    let is_excused = |back: &WentBack| {
         run.played.lags.iter().any(|lag| {
-            let of_kind = lag.kind.as_deref().is_none_or(|only| only == kind);
-            of_kind && revision > lag.from && revision <= lag.to
+            let of_kind = lag.kind.as_deref().is_none_or(|only| only == back.kind);
+            of_kind
+                && back.revision > lag.from
+                && back.revision <= lag.to
+                && generation_at(changes, &back.uid, lag.view).is_some_and(|seen| back.to >= seen)
         })
     };
-    let mut back = observed_generation_back(run.played.changes.as_ref()?);
-    let back = back.find(|back| !is_excused(&back.kind, back.revision))?;
+    let back = observed_generation_back(changes).find(|back| !is_excused(back))?;
     let what = format!(
         "{}: observedGeneration went from {} to {} at revision {}",
         back.object, back.from, back.to, back.revision

@@ -81,6 +81,10 @@ failover rounds="200" seed="1":
 explore:
     EVENKEEL_EXPLORE=full cargo test --release -p evenkeel-explore -p my-resource -p visitors-app -p vcap-services-converter -p pod-sidecar life fixed -- --nocapture
 
+# Explore this many random operators that are right, and as many with a seeded mistake.
+operators number="100":
+    EVENKEEL_EXPLORE_OPERATORS={{number}} cargo test --release -p evenkeel-explore --test random -- --nocapture
+
 # Build the book into docs/book; needs mdbook.
 book:
     mdbook build docs

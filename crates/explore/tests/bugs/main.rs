@@ -1,4 +1,4 @@
-//! Public bugs of real operators, each as a small operator in a buggy and a fixed form. Exploration gets one scenario and
+//! Public bugs of real operators, and further ones of the same patterns, each as a small operator in a buggy and a fixed form. Exploration gets one scenario and
 //! no hint: it finds each buggy form with a plan of at most two strikes, and each fixed form passes.
 //!
 //! The numbers are those of the reports of the Sieve project (OSDI '22). The operators are models. Those of rabbitmq 648,
@@ -11,6 +11,7 @@
 
 mod casskop_370;
 mod ensemble;
+mod further;
 mod instaclustr_398;
 mod instaclustr_400;
 mod nifikop_49;

@@ -32,8 +32,8 @@ use crate::request::{Caller, Request, Submitted};
 use crate::services::Services;
 use crate::webhook_client::WebhookClient;
 use crate::{
-    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, deadline, destination,
-    metrics, respond, resume, route,
+    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, deadline,
+    destination, metrics, respond, resume, route,
 };
 
 /// Options of an [`ApiServer`].

@@ -52,6 +52,7 @@ gaps:
 kubectl:
     cargo build -p evenkeel-cli
     bash tests/kubectl.sh
+    bash tests/streams.sh
     bash tests/demo.sh
 
 # Check the dashboard in Chromium, and make the pictures of the book.

@@ -19,11 +19,11 @@
 //! | server | `server`, `completion`, `deadline`, `resume` | the service: from HTTP to a response, and the completion of what it began |
 //! | routing | `route`, `nonresource`, `debugging`, `health`, `snapshot` | from the path of a request to the station that answers it |
 //! | stations | `read`, `write`, `subresource`, `component_status`, `admission`, `incoming`, `managed_fields`, `validate`, `commit` | what happens to a request for a resource, in terms of its context |
-//! | context | `context`, `services` | one request to one resource, and the parts of the server that requests use |
+//! | context | `context`, `services`, `destination` | one request to one resource, and the parts of the server that requests use |
 //! | parts | `authenticate`, `authorize`, `audit`, `admission_registration`, `allocate`, `bootstrap`, `crd`, `discovery`, `encoded_events`, `metrics`, `openapi`, `own_status`, `panics`, `reports` | state and rules that know nothing of requests to resources; each has its own dependencies |
 //! | messages | `request`, `respond`, `decode`, `table`, `webhook_client`, `conversion` | what clients send and receive |
 //! | objects | `registry`, `strategy`, `storage`, `object_cache`, `converted_objects`, `header`, `field_selectors`, `encode`, `body` | what is served, and how an object is stored and written out |
-//! | words | `access`, `user`, `status`, `webhook`, `members`, `bounded_cache` | basic types that all other modules use |
+//! | words | `access`, `user`, `status`, `webhook`, `node_api`, `members`, `bounded_cache` | basic types that all other modules use |
 //!
 //! Where a lower layer must reach a higher one, it is given a function or a trait: an [`Authorizer`](access::Authorizer),
 //! a [`WebhookCaller`], an [`AuditSink`].
@@ -51,6 +51,7 @@ mod crd;
 mod deadline;
 mod debugging;
 mod decode;
+mod destination;
 mod discovery;
 mod encode;
 mod encoded_events;
@@ -61,6 +62,7 @@ mod incoming;
 mod managed_fields;
 mod members;
 mod metrics;
+mod node_api;
 mod nonresource;
 mod object_cache;
 mod openapi;
@@ -93,6 +95,9 @@ pub use authenticate::{KeyError, SigningKey, TokenAuthenticator};
 pub use authorize::Rbac;
 pub use body::{Body, Piece, Spliced};
 pub use header::Header;
+pub use node_api::{
+    CommandCall, ContainerLog, Destination, HttpAnswer, HttpFailure, LogLine, NodeApi, Upgrade,
+};
 pub use registry::{Column, CustomInfo, Registry, ResourceInfo, SubresourceInfo};
 pub use request::{Caller, Committed};
 pub use server::{ApiServer, Options};

@@ -80,6 +80,16 @@ pub(crate) fn text(code: u16, text: impl Into<String>) -> Response<Body> {
     with_type(code, "text/plain; charset=utf-8", text.into().into())
 }
 
+/// Builds a response in plain text whose pieces are made while it is read.
+pub(crate) fn text_lazily(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Response<Body> {
+    with_type(200, "text/plain", Body::lazy(None, pieces))
+}
+
+/// Builds a response in plain text that goes on as long as the stream does.
+pub(crate) fn text_stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    with_type(200, "text/plain", Body::stream(pieces))
+}
+
 fn with_type(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

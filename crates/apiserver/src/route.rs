@@ -248,6 +248,10 @@ fn storage_name(info: &ResourceInfo) -> String {
 fn check_verb(ctx: &RequestContext<'_>, verb: &str) -> Result<()> {
     // The verb in a path stands for any method, but only GET is served there.
     let by_path = ctx.path.special_verb.is_some() && *ctx.request.method != Method::GET;
+    // A proxy passes on the methods that are no verbs, too.
+    if ctx.path.subresource == "proxy" && matches!(*ctx.request.method, Method::HEAD | Method::OPTIONS) {
+        return Ok(());
+    }
     if *ctx.request.method == Method::HEAD || by_path {
         return Err(Status::method_not_allowed());
     }

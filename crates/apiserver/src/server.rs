@@ -24,6 +24,7 @@ use crate::completion::Completion;
 use crate::conversion::Converter;
 use crate::crd::Definitions;
 use crate::metrics::{InFlight, Metrics};
+use crate::node_api::{Destination, NodeApi};
 use crate::object_cache::ObjectCache;
 use crate::openapi::OpenApi;
 use crate::panics::Panics;
@@ -31,8 +32,8 @@ use crate::request::{Caller, Request, Submitted};
 use crate::services::Services;
 use crate::webhook_client::WebhookClient;
 use crate::{
-    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, deadline, metrics,
-    respond, resume, route,
+    Header, Rbac, Registry, SigningKey, Status, TokenAuthenticator, User, WebhookCaller, deadline,
+    destination, metrics, respond, resume, route,
 };
 
 /// Options of an [`ApiServer`].
@@ -49,6 +50,8 @@ pub struct Options {
     pub audit: Option<Audit>,
     /// The settings that `/flagz` shows, by name. They have no effect.
     pub flags: BTreeMap<String, String>,
+    /// The nodes, which are asked what containers print and do. Without them, such requests are refused.
+    pub nodes: Option<Arc<dyn NodeApi>>,
 }
 
 /// A Kubernetes API server. Clones are cheap and share the same server.
@@ -92,6 +95,7 @@ impl ApiServer {
             metrics: Metrics::default(),
             started: env.now(),
             flags: options.flags,
+            nodes: options.nodes,
             store,
             env,
         };
@@ -131,6 +135,41 @@ impl ApiServer {
     /// all other code.
     pub fn panics(&self) -> u64 {
         self.inner.services.panics.count()
+    }
+
+    /// Finds what answers for a port of a Service: a ready pod behind it. The port is given by its number or its name.
+    ///
+    /// # Errors
+    /// Fails with status 404 if the Service does not exist, and with 503 if no ready endpoint answers for the port.
+    pub fn service_destination(
+        &self,
+        namespace: &str,
+        name: &str,
+        port: &str,
+    ) -> Result<Destination, Status> {
+        destination::of_service(&self.inner.services, namespace, name, port)
+    }
+
+    /// Finds a port of a pod by the pod's host name, which is its name, and its subdomain, which is a headless Service.
+    ///
+    /// # Errors
+    /// Fails with status 404 if there is no such pod, and with 503 if it is not ready.
+    pub fn pod_destination(
+        &self,
+        namespace: &str,
+        subdomain: &str,
+        pod: &str,
+        port: u16,
+    ) -> Result<Destination, Status> {
+        destination::of_pod(&self.inner.services, (namespace, subdomain, pod), port)
+    }
+
+    /// Finds what answers for a port of an IP address, which is that of a pod or of a Service.
+    ///
+    /// # Errors
+    /// Fails with status 503 if nothing has the address.
+    pub fn address_destination(&self, address: &str, port: u16) -> Result<Destination, Status> {
+        destination::of_address(&self.inner.services, address, port)
     }
 
     /// The server's store.

@@ -19,6 +19,7 @@ use crate::conversion::Converter;
 use crate::crd::Definitions;
 use crate::encoded_events::EncodedEvents;
 use crate::metrics::Metrics;
+use crate::node_api::NodeApi;
 use crate::object_cache::ObjectCache;
 use crate::openapi::OpenApi;
 use crate::panics::Panics;
@@ -57,6 +58,8 @@ pub(crate) struct Services {
     pub(crate) started: Timestamp,
     /// The settings that `/flagz` shows, by name.
     pub(crate) flags: BTreeMap<String, String>,
+    /// The nodes, which are asked what containers print and do. `None` if the server has none.
+    pub(crate) nodes: Option<Arc<dyn NodeApi>>,
 }
 
 impl Services {

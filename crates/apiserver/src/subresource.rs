@@ -2,8 +2,11 @@
 
 mod binding;
 mod eviction;
-mod node;
+mod log;
+mod pod;
+mod proxy;
 mod scale;
+mod stream;
 mod token;
 
 use bytes::Bytes;
@@ -26,7 +29,10 @@ pub(crate) async fn answer(ctx: &RequestContext<'_>, verb: &str, body: Bytes) ->
         ("binding", "create") => binding::bind(ctx, body).await,
         ("eviction", "create") => eviction::evict(ctx, body).await,
         ("token", "create") => token::issue(ctx, body).await,
-        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => node::unreachable(ctx),
+        ("log", "get") => log::answer(ctx),
+        ("exec" | "attach", _) => stream::command(ctx).await,
+        ("portforward", _) => stream::ports(ctx).await,
+        ("proxy", _) => proxy::answer(ctx, body).await,
         (_, "get") => read::get(ctx).await,
         (_, "update") => write::update(ctx, body).await,
         (_, "patch") => write::patch(ctx, body).await,

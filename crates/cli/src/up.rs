@@ -1,5 +1,7 @@
 //! `evenkeel up`: serves the embedded cluster on a port.
 
+mod handlers;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -55,6 +57,8 @@ pub(crate) struct Up {
     #[arg(long, value_name = "ADDR:PORT")]
     dashboard: Option<SocketAddr>,
     #[command(flatten)]
+    handlers: handlers::Handlers,
+    #[command(flatten)]
     audit: AuditFlags,
 }
 
@@ -75,6 +79,7 @@ impl Up {
         let kubeconfig = self.kubeconfig_path()?;
         let audit = self.audit.open()?;
         let cluster = self.cluster(audit.as_ref()).await?;
+        self.handlers.install(&cluster);
         let mut options = ServeOptions::default();
         options.bind = self.bind;
         options.tokens = tokens;

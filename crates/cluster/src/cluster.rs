@@ -15,6 +15,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use crate::containers::{Containers, HttpFaults};
 use crate::operator::{Operator, RunAs};
 use crate::serve::{Authority, ServeError, ServeOptions, Server};
 use crate::snapshot::{self, Saved, SnapshotError};
@@ -66,6 +67,10 @@ pub(crate) struct ClusterInner {
     pub(crate) rules: Rules,
     /// The output of the containers on the simulated nodes.
     pub(crate) logs: Logs,
+    /// What answers for the containers on the nodes.
+    pub(crate) containers: Containers,
+    /// What happens to the next HTTP requests to applications.
+    pub(crate) http_faults: HttpFaults,
     /// The operators that will run as two replicas when they are started next, and a function that adapts their
     /// managers.
     pub(crate) replicated: Mutex<BTreeMap<String, Adapt>>,

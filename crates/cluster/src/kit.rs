@@ -1,6 +1,7 @@
 //! The test kit on [`Cluster`](crate::Cluster): wait for it, look at what happened, break things, read and write
 //! objects, and compare them.
 
+mod applications;
 mod assert;
 mod diff;
 mod direct;
@@ -15,6 +16,7 @@ mod unrest;
 mod wait;
 mod webhooks;
 
+pub use applications::{ClusterHttp, HttpError};
 pub use assert::{assert_has, assert_same, diff};
 pub use diff::Diff;
 pub use direct::{StoredChange, StoredObject};

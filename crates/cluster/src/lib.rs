@@ -14,6 +14,7 @@
 mod assemble;
 pub mod audit;
 mod cluster;
+mod containers;
 mod kit;
 mod operator;
 mod os;
@@ -29,7 +30,10 @@ mod webhooks;
 
 pub use assemble::{Builder, StartError};
 pub use cluster::Cluster;
-pub use kit::{ApiScope, Diff, Outside, OutsideError, RecordFollower, StoredChange, StoredObject};
+pub use containers::{Connection, Exec, Exit, HttpFault, PortCall};
+pub use kit::{
+    ApiScope, ClusterHttp, Diff, HttpError, Outside, OutsideError, RecordFollower, StoredChange, StoredObject,
+};
 pub use transport::{
     CrashMoment, CrashPoint, Directed, Director, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile,
     ServedWebhook, Verdict, WebhookAddress, WebhookFault, Write,
@@ -38,7 +42,8 @@ pub use transport::{
 pub use evenkeel_apiserver::User;
 pub use evenkeel_controllers::node::behaviour::{Behaviour, InvalidWord};
 pub use evenkeel_controllers::node::logs::{Logs, PrintedLine};
-pub use evenkeel_controllers::node::rules::{InvalidRule, Rule as PodRule};
+pub use evenkeel_controllers::node::rules::{InvalidRule, Rule as PodRule, Selector as PodSelector};
 pub use evenkeel_env::SettingError;
 pub use evenkeel_request_info::ResourcePath;
 pub use evenkeel_store::OpenError;
+pub use evenkeel_streams::{Pipe, Sizes, TerminalSize};

@@ -12,6 +12,7 @@ mod held;
 mod record;
 mod registrations;
 mod stale;
+mod upgrade;
 mod watches;
 mod webhooks;
 
@@ -168,6 +169,8 @@ impl Transport {
         }
         self.meet(fate).await;
         if !is_watch || !answer.status().is_success() {
+            let mut answer = answer;
+            upgrade::connect(&self.wire.env, &mut answer).await?;
             return Ok(answer);
         }
         let listed = path.contains("sendInitialEvents=true");

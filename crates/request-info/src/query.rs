@@ -44,6 +44,11 @@ impl<'a> Query<'a> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| &**value)
     }
 
+    /// All parameters with their values, written as a query.
+    pub fn encoded(&self) -> String {
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.0).finish()
+    }
+
     /// The first value of a parameter as a boolean: every value but `0` and `false` is true, as Kubernetes reads them.
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.get(name).map(|text| text != "0" && !text.eq_ignore_ascii_case("false"))

@@ -17,6 +17,15 @@ use crate::{Database, Rejection};
 /// The port on which PostgreSQL listens.
 const PORT: i32 = 5432;
 
+/// The port on which the exporter answers with metrics, which say whether PostgreSQL is up.
+const EXPORTER_PORT: i32 = 9187;
+
+/// The image of the exporter.
+const EXPORTER_IMAGE: &str = "quay.io/prometheuscommunity/postgres-exporter:v0.19.1";
+
+/// The name of the container with PostgreSQL.
+pub(crate) const SERVER: &str = "postgres";
+
 /// The key of the password in the Secret.
 pub const PASSWORD: &str = "password";
 
@@ -46,6 +55,17 @@ pub(crate) fn endpoint(database: &Database) -> String {
     format!("{}.{}.svc:{PORT}", database.name_any(), database.namespace().unwrap_or_default())
 }
 
+/// The URL that tells the health of the servers.
+pub(crate) fn health(database: &Database) -> String {
+    let (name, namespace) = (database.name_any(), database.namespace().unwrap_or_default());
+    format!("http://{name}.{namespace}.svc:{EXPORTER_PORT}/metrics")
+}
+
+/// The pod of the first server, which is the primary.
+pub(crate) fn first_server(database: &Database) -> String {
+    format!("{}-0", database.name_any())
+}
+
 /// The Secret with the password and the name of the database. It is immutable: both take effect only at the first
 /// start, and with another password the data would no longer be accessible.
 pub(crate) fn secret(database: &Database, password: &str) -> Secret {
@@ -60,13 +80,14 @@ pub(crate) fn secret(database: &Database, password: &str) -> Secret {
 
 /// The headless Service that gives each server its name.
 pub(crate) fn service(database: &Database) -> Service {
-    let port = ServicePort { name: Some("postgres".to_owned()), port: PORT, ..Default::default() };
+    let port = |name: &str, port| ServicePort { name: Some(name.to_owned()), port, ..Default::default() };
+    let ports = vec![port("postgres", PORT), port("metrics", EXPORTER_PORT)];
     Service {
         metadata: metadata(database),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
             selector: Some(labels(database)),
-            ports: Some(vec![port]),
+            ports: Some(ports),
             ..Default::default()
         }),
         ..Default::default()
@@ -77,7 +98,10 @@ pub(crate) fn service(database: &Database) -> Service {
 pub(crate) fn stateful_set(database: &Database, image: &str) -> StatefulSet {
     let template = PodTemplateSpec {
         metadata: Some(ObjectMeta { labels: Some(labels(database)), ..Default::default() }),
-        spec: Some(PodSpec { containers: vec![container(database, image)], ..Default::default() }),
+        spec: Some(PodSpec {
+            containers: vec![container(database, image), exporter(database)],
+            ..Default::default()
+        }),
     };
     StatefulSet {
         metadata: metadata(database),
@@ -110,12 +134,36 @@ fn claim(database: &Database) -> PersistentVolumeClaim {
     }
 }
 
-fn container(database: &Database, image: &str) -> Container {
-    let from_secret = |name: &str, key: &str| {
-        let key = SecretKeySelector { name: database.name_any(), key: key.to_owned(), optional: None };
-        let value_from = EnvVarSource { secret_key_ref: Some(key), ..Default::default() };
-        EnvVar { name: name.to_owned(), value: None, value_from: Some(value_from) }
+/// An environment variable with a value of the Secret.
+fn from_secret(database: &Database, name: &str, key: &str) -> EnvVar {
+    let key = SecretKeySelector { name: database.name_any(), key: key.to_owned(), optional: None };
+    let value_from = EnvVarSource { secret_key_ref: Some(key), ..Default::default() };
+    EnvVar { name: name.to_owned(), value: None, value_from: Some(value_from) }
+}
+
+/// The container that tells the health of the server beside it.
+fn exporter(database: &Database) -> Container {
+    let value = |name: &str, value: &str| EnvVar {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+        value_from: None,
     };
+    let env = vec![
+        value("DATA_SOURCE_URI", "localhost/postgres?sslmode=disable"),
+        value("DATA_SOURCE_USER", "postgres"),
+        from_secret(database, "DATA_SOURCE_PASS", PASSWORD),
+    ];
+    Container {
+        name: "exporter".to_owned(),
+        image: Some(EXPORTER_IMAGE.to_owned()),
+        env: Some(env),
+        ports: Some(vec![ContainerPort { container_port: EXPORTER_PORT, ..Default::default() }]),
+        ..Default::default()
+    }
+}
+
+fn container(database: &Database, image: &str) -> Container {
+    let from_secret = |name, key| from_secret(database, name, key);
     let env = vec![from_secret("POSTGRES_DB", DATABASE_NAME), from_secret("POSTGRES_PASSWORD", PASSWORD)];
     let data = VolumeMount {
         name: DATA.to_owned(),
@@ -123,7 +171,7 @@ fn container(database: &Database, image: &str) -> Container {
         ..Default::default()
     };
     Container {
-        name: "postgres".to_owned(),
+        name: SERVER.to_owned(),
         image: Some(image.to_owned()),
         env: Some(env),
         ports: Some(vec![ContainerPort { container_port: PORT, ..Default::default() }]),

@@ -10,12 +10,13 @@
 //!   module `admission`.
 //! - A database has two versions, and nothing gets lost between them: see [`v2`].
 //! - A finalizer takes a last backup before the servers and their storage are deleted. While that fails, the database
-//!   stays.
+//!   stays. The backup comes from the application itself, over HTTP and by `exec`: see [`Dump`].
 
 mod admission;
 mod backup;
 mod children;
 pub mod ensure;
+mod network;
 mod rejection;
 mod resource;
 mod storage;
@@ -33,8 +34,9 @@ use evenkeel::webhook::{Conversion, Webhook};
 use evenkeel::{Index, Request, Result, Source};
 
 pub use admission::REQUESTED_BY;
-pub use backup::{Backup, BackupError, NoBackup};
+pub use backup::{Backup, BackupError, Dump, Http, NoBackup, Place};
 pub use children::PASSWORD;
+pub use network::Folder;
 pub use rejection::Rejection;
 pub use resource::{Database, DatabaseSpec, DatabaseStatus, Phase};
 
@@ -51,17 +53,23 @@ pub const SAMPLE: &str = include_str!("../samples/orders.yaml");
 /// The finalizer that keeps a database until its last backup is taken.
 pub const FINALIZER: &str = "example.com/last-backup";
 
+/// The environment variable that names the folder for last backups. Without it, none are taken.
+pub const BACKUPS: &str = "DATABASE_BACKUPS";
+
 /// The length of a generated password: 24 characters from an alphabet of 27 have more than 100 bits.
 const PASSWORD_LENGTH: usize = 24;
 
 /// The operator with its command line.
 pub fn operator() -> Operator {
-    Operator::new(NAME, |manager| add_to(manager, Arc::new(NoBackup)))
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Runs PostgreSQL for each Database.")
-        .crd(v2::definition())
-        .samples(SAMPLE)
-        .verbs(include_str!("../verbs.txt"))
+    Operator::new(NAME, |manager| match std::env::var_os(BACKUPS) {
+        Some(folder) => add_to(manager, Arc::new(Dump::new(network::http(), Folder::new(folder)))),
+        None => add_to(manager, Arc::new(NoBackup)),
+    })
+    .version(env!("CARGO_PKG_VERSION"))
+    .about("Runs PostgreSQL for each Database.")
+    .crd(v2::definition())
+    .samples(SAMPLE)
+    .verbs(include_str!("../verbs.txt"))
 }
 
 /// Adds the controller, its webhooks and the conversion between the versions to a manager. `backup` takes the last backups.
@@ -213,7 +221,7 @@ fn status<B: Backup>(database: &Database, ctx: &Ctx<B>, servers: Option<&Statefu
 /// Takes the last backup, and then deletes the claims. A StatefulSet leaves its claims behind, and a new database of
 /// the same name would find data that is protected by a lost password.
 async fn clean_up<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result<Action> {
-    ctx.state().take(&Request::of(database).to_string()).await?;
+    ctx.state().take(ctx.client(), database).await?;
     for claim in storage::claims(database, ctx)? {
         if claim.metadata.deletion_timestamp.is_none() {
             ctx.delete(&claim).await?;

@@ -15,6 +15,8 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
+    /// A request that connects to an object, such as exec. Its object are the options of the request.
+    Connect,
 }
 
 impl Operation {
@@ -24,6 +26,7 @@ impl Operation {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
             Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
         }
     }
 }
@@ -75,7 +78,7 @@ pub(super) struct Handles {
 impl Handles {
     /// Every write.
     pub(super) const EVERYTHING: Self = Self {
-        operations: &[Operation::Create, Operation::Update, Operation::Delete],
+        operations: &[Operation::Create, Operation::Update, Operation::Delete, Operation::Connect],
         resources: &[],
         subresources: true,
     };

@@ -68,7 +68,7 @@ fn can_add_usage(admission: &Admission<'_>, object: &Value) -> bool {
             (GroupResource::SERVICES | GroupResource::CLAIMS, "") => true,
             _ => false,
         },
-        Operation::Delete => false,
+        Operation::Delete | Operation::Connect => false,
     }
 }
 

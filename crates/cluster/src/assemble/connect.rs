@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::builder::SETTLE_LIMIT;
 use crate::cluster::{Cluster, ClusterInner};
+use crate::containers::Containers;
 use crate::transport::{Backend, WebhookTransport, Wire};
 
 impl Cluster {
@@ -31,6 +32,8 @@ impl Cluster {
             operators: Mutex::default(),
             follower: OnceLock::new(),
             rules: Default::default(),
+            containers: Containers::new(env.clone(), Default::default()),
+            http_faults: Default::default(),
             logs: Default::default(),
             replicated: Mutex::default(),
             outside: Mutex::default(),

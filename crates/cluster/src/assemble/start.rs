@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, bootstrap};
+use evenkeel_controllers::node::logs::Logs;
 use evenkeel_env::{Env, SettingError};
 use evenkeel_store::{OpenError, Options as StoreOptions, Store};
 use parking_lot::Mutex;
@@ -10,6 +11,7 @@ use parking_lot::Mutex;
 use super::builder::Builder;
 use super::sleep;
 use crate::cluster::{Cluster, ClusterInner};
+use crate::containers::Containers;
 use crate::operator::CONTROLLERS;
 use crate::serve::{Authority, AuthorityError, ClusterSigner, signing_key};
 use crate::snapshot::{self, SnapshotError};
@@ -67,7 +69,9 @@ impl Builder {
         let env = self.environment()?;
         let webhooks = Arc::new(WebhookTransport::new(&env, self.records));
         let (store, beginning) = self.store(&env).await?;
-        let server = self.api_server(store, &env, webhooks.clone()).await?;
+        let logs = Logs::default();
+        let containers = Containers::new(env.clone(), logs.clone());
+        let server = self.api_server(store, &env, webhooks.clone(), &containers).await?;
         let backend = Backend::Embedded(server.clone());
         let wire = Wire::new(backend, env.clone(), self.records, webhooks);
         let wire = Arc::new(if self.webhooks_over_tls { wire.with_webhooks_over_tls() } else { wire });
@@ -80,7 +84,9 @@ impl Builder {
             operators: Mutex::default(),
             follower: OnceLock::new(),
             rules: Default::default(),
-            logs: Default::default(),
+            logs,
+            containers,
+            http_faults: Default::default(),
             replicated: Mutex::default(),
             outside: Mutex::default(),
         };
@@ -96,9 +102,11 @@ impl Builder {
         store: Store<Header>,
         env: &Env,
         webhooks: Arc<WebhookTransport>,
+        containers: &Containers,
     ) -> Result<ApiServer, StartError> {
         let mut options = ServerOptions::default();
         options.webhooks = Some(webhooks);
+        options.nodes = Some(Arc::new(containers.clone()));
         options.audit = self.audit.clone();
         options.flags = self.flags.clone();
         if let Some(folder) = &self.data_dir {

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use evenkeel_apiserver::{ApiServer, Body, Caller};
+use evenkeel_apiserver::{ApiServer, Body, Caller, Upgrade};
 use futures::future::{BoxFuture, Either, Ready, ready};
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, header};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -99,6 +100,8 @@ struct Connection {
     busy_watches: BusyWatches,
     in_flight: InFlight,
     slot: Arc<ConnectionSlot>,
+    /// Becomes true when the server ends.
+    ending: watch::Receiver<bool>,
     is_h2: bool,
 }
 
@@ -129,12 +132,12 @@ impl Host {
         let slot = Arc::new(slot);
         let activity = slot.activity().clone();
         let signals = EndSignals {
-            ending: self.ending,
+            ending: self.ending.clone(),
             watchdog: Watchdog::new(activity.clone(), limits),
             slot: slot.clone(),
         };
         let socket = Socket::new(stream, activity);
-        let Self { server, tokens, busy_watches, in_flight, .. } = self;
+        let Self { server, tokens, busy_watches, in_flight, ending, .. } = self;
         let connection = Connection {
             server,
             tokens,
@@ -144,6 +147,7 @@ impl Host {
             busy_watches,
             in_flight,
             slot,
+            ending,
             is_h2,
         };
         let requests = Requests(Arc::new(connection));
@@ -166,7 +170,8 @@ async fn serve_h1(
         // The watchdog limits the time for heads.
         .header_read_timeout(None)
         .max_buf_size(HEAD_MAX_BYTES)
-        .serve_connection(TokioIo::new(socket), requests);
+        .serve_connection(TokioIo::new(socket), requests)
+        .with_upgrades();
     let mut connection = pin!(connection);
     match until_end(connection.as_mut(), signals).await {
         End::Itself(ended) => return ended,
@@ -302,7 +307,8 @@ impl Connection {
         answer: Response<Body>,
         permit: Option<Arc<Permit>>,
     ) -> (Response<Body>, Option<Arc<Permit>>) {
-        if !answer.body().is_watch() {
+        let goes_on = answer.body().is_watch() || answer.extensions().get::<Upgrade>().is_some();
+        if !goes_on {
             return (answer, permit);
         }
         let Caller { user, held, .. } = caller;
@@ -311,6 +317,26 @@ impl Connection {
             Ok(permit) => (answer, permit.map(Arc::new)),
             Err(TooMany) => (too_many_requests(), None),
         }
+    }
+}
+
+/// Serves a connection after its upgrade, until it or the server ends. It keeps its slot, in which it is never idle.
+async fn serve_upgraded(
+    connection: Arc<Connection>,
+    upgrade: Upgrade,
+    upgraded: OnUpgrade,
+    _permit: Option<Arc<Permit>>,
+) {
+    let _open = connection.activity().open();
+    let io = match upgraded.await {
+        Ok(io) => io,
+        Err(error) => return tracing::debug!(%error, "a connection could not be upgraded"),
+    };
+    let Some(served) = upgrade.serve(Box::new(TokioIo::new(io)), None) else { return };
+    let mut ending = connection.ending.clone();
+    tokio::select! {
+        () = served => {}
+        _ = ending.wait_for(|ending| *ending) => {}
     }
 }
 
@@ -345,7 +371,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     type Error = Infallible;
     type Future = Answer;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
+    fn call(&self, mut request: Request<Incoming>) -> Answer {
         let connection = &*self.0;
         connection.activity().note_head();
         let at_once = |answer| Either::Left(ready(connection.batched(answer, connection.answering(), None)));
@@ -353,6 +379,8 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
             Ok(caller) => caller,
             Err(refused) => return self.refuse(*refused, request.into_parts().0),
         };
+        let upgraded =
+            request.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
         // Answer at once if possible. While a request is pending, hyper reads ahead, and allocates another buffer for
         // it because the request occupies the current one.
@@ -368,7 +396,11 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
         let connection = self.0.clone();
         Either::Right(Box::pin(async move {
             let answer = connection.server.serve(&caller, &mut head, body).await;
-            let (answer, permit) = connection.counted(caller, answer, permit);
+            let (mut answer, permit) = connection.counted(caller, answer, permit);
+            let upgrade = answer.extensions_mut().remove::<Upgrade>();
+            if let Some((upgrade, upgraded)) = upgrade.zip(upgraded) {
+                tokio::spawn(serve_upgraded(connection.clone(), upgrade, upgraded, permit.clone()));
+            }
             let answer = connection.batched(answer, answering, permit);
             drop(open);
             answer

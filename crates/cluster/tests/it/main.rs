@@ -23,6 +23,7 @@ mod secrets;
 mod sites;
 mod sleeping;
 mod snapshot;
+mod streams;
 mod timeline;
 mod unread;
 mod upgrade;

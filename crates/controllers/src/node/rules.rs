@@ -9,6 +9,71 @@ use parking_lot::Mutex;
 use super::behaviour::{Behaviour, InvalidWord, PREFIX};
 use crate::kinds::Pod;
 
+/// Selects containers by their image, the labels and the namespace of their pod, and their name. Without conditions, it
+/// selects all containers.
+///
+/// ```
+/// use evenkeel_controllers::node::rules::Selector;
+///
+/// let servers = Selector::all().image("docker.io/library/postgres:*").label("app", "db").container("postgres");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    image: Option<String>,
+    labels: BTreeMap<String, String>,
+    namespace: Option<String>,
+    container: Option<String>,
+}
+
+impl Selector {
+    /// Selects all containers.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Restricts the selector to containers with this image. `*` matches any text.
+    #[must_use]
+    pub fn image(mut self, pattern: impl Into<String>) -> Self {
+        self.image = Some(pattern.into());
+        self
+    }
+
+    /// Restricts the selector to pods with this label.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Restricts the selector to pods in this namespace.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Restricts the selector to containers with this name.
+    #[must_use]
+    pub fn container(mut self, name: impl Into<String>) -> Self {
+        self.container = Some(name.into());
+        self
+    }
+
+    /// Returns whether the selector selects a container of a pod with this namespace and these labels.
+    pub fn matches<'a>(
+        &self,
+        namespace: &str,
+        label: impl Fn(&str) -> Option<&'a str>,
+        container: &str,
+        image: &str,
+    ) -> bool {
+        self.image.as_deref().is_none_or(|pattern| glob(pattern, image))
+            && self.container.as_deref().is_none_or(|name| name == container)
+            && self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
+            && self.labels.iter().all(|(key, value)| label(key) == Some(value))
+    }
+}
+
 /// A rule: selects containers, and says what they do. A rule without conditions selects all containers.
 ///
 /// ```
@@ -20,10 +85,7 @@ use crate::kinds::Pod;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    image: Option<String>,
-    labels: BTreeMap<String, String>,
-    namespace: Option<String>,
-    container: Option<String>,
+    selector: Selector,
     behaviour: Behaviour,
 }
 
@@ -36,28 +98,28 @@ impl Rule {
     /// Restricts the rule to containers with this image. `*` matches any text.
     #[must_use]
     pub fn image(mut self, pattern: impl Into<String>) -> Self {
-        self.image = Some(pattern.into());
+        self.selector = self.selector.image(pattern);
         self
     }
 
     /// Restricts the rule to pods with this label.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.insert(key.into(), value.into());
+        self.selector = self.selector.label(key, value);
         self
     }
 
     /// Restricts the rule to pods in this namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
+        self.selector = self.selector.namespace(namespace);
         self
     }
 
     /// Restricts the rule to containers with this name.
     #[must_use]
     pub fn container(mut self, name: impl Into<String>) -> Self {
-        self.container = Some(name.into());
+        self.selector = self.selector.container(name);
         self
     }
 
@@ -72,10 +134,10 @@ impl Rule {
         for (name, value) in members {
             let text = || value.as_str().map(str::to_owned).ok_or(InvalidRule::Form("a condition is a text"));
             match name.as_str() {
-                "image" => rule.image = Some(text()?),
-                "namespace" => rule.namespace = Some(text()?),
-                "container" => rule.container = Some(text()?),
-                "labels" => rule.labels = texts(value)?,
+                "image" => rule.selector.image = Some(text()?),
+                "namespace" => rule.selector.namespace = Some(text()?),
+                "container" => rule.selector.container = Some(text()?),
+                "labels" => rule.selector.labels = texts(value)?,
                 "does" => {
                     let words = texts(value)?;
                     let words = words.iter().map(|(word, value)| (word.as_str(), value.as_str()));
@@ -88,10 +150,7 @@ impl Rule {
     }
 
     fn matches(&self, pod: &Pod, container: &str, image: &str) -> bool {
-        self.image.as_deref().is_none_or(|pattern| glob(pattern, image))
-            && self.container.as_deref().is_none_or(|name| name == container)
-            && self.namespace.as_deref().is_none_or(|namespace| namespace == pod.in_namespace())
-            && self.labels.iter().all(|(key, value)| pod.label(key) == Some(value))
+        self.selector.matches(pod.in_namespace(), |key| pod.label(key), container, image)
     }
 }
 

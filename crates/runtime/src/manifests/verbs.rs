@@ -10,6 +10,9 @@ use http::Method;
 /// Every verb that a request for objects can have.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
+/// The subresources of pods that connect to a container.
+const CONNECTIONS: [&str; 3] = ["attach", "exec", "portforward"];
+
 /// The verbs that an operator uses on each resource, recorded from its requests.
 ///
 /// The text form has a line for each resource, so that it can be kept in a file and reviewed; `(cluster)` marks
@@ -59,7 +62,8 @@ pub struct VerbsError {
 
 impl Verbs {
     /// Adds what this request needs. Requests that no rule is about, such as discovery, are left out. A watch that
-    /// begins with the state of now needs `list` as well: a server that cannot stream it is asked for a list.
+    /// begins with the state of now needs `list` as well: a server that cannot stream it is asked for a list. A connection to a
+    /// container, which a WebSocket opens by a `get`, needs `create`.
     pub fn record(&mut self, method: &Method, path_and_query: &str) {
         let Some(info) = RequestInfo::parse(method, path_and_query) else { return };
         let (Some(path), Some(verb)) = (info.path.into_resource(), known(info.verb)) else { return };
@@ -67,6 +71,9 @@ impl Verbs {
         verbs.insert(verb);
         if verb == "watch" && info.query.flag("sendInitialEvents") == Some(true) {
             verbs.insert("list");
+        }
+        if path.resource == "pods" && CONNECTIONS.contains(&&*path.subresource) {
+            verbs.insert("create");
         }
     }
 
@@ -179,6 +186,8 @@ mod tests {
         check(Method::DELETE, "/apis/apps/v1/namespaces/a/deployments", "deployments.apps: deletecollection");
         check(Method::GET, "/api/v1/namespaces/a/pods?watch=false", "pods: list");
         check(Method::POST, "/api/v1/namespaces/a/pods/x/eviction", "pods/eviction: create");
+        check(Method::GET, "/api/v1/namespaces/a/pods/x/exec?command=ls", "pods/exec: create get");
+        check(Method::GET, "/api/v1/namespaces/a/pods/x/log", "pods/log: get");
         check(Method::DELETE, "/api/v1/nodes/one", "nodes (cluster): delete");
         check(Method::GET, "/version", "");
         check(Method::HEAD, "/api/v1/nodes/one", "nodes (cluster): get");

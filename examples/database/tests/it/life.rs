@@ -22,11 +22,11 @@ struct Shelf {
 }
 
 impl Backup for Shelf {
-    async fn take(&self, database: &str) -> Result<(), BackupError> {
+    async fn take(&self, _: &Client, database: &Database) -> Result<(), BackupError> {
         if *self.full.lock() {
             return Err(BackupError("the shelf is full".into()));
         }
-        self.taken.lock().push(database.to_owned());
+        self.taken.lock().push(evenkeel::Request::of(database).to_string());
         Ok(())
     }
 }

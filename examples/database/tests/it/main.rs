@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test, as it should")]
 
 mod admission;
+mod backup;
 mod life;
 mod naive;
 mod refusal;

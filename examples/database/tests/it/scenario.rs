@@ -2,16 +2,37 @@
 
 use std::sync::Arc;
 
-use database::{Database, NAME, NoBackup, add_to, operator, v2};
+use bytes::Bytes;
+use database::{BackupError, Database, Dump, Http, NAME, Place, add_to, operator, v2};
+use evenkeel::cluster::{Exec, PodSelector};
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use evenkeel::prelude::*;
 use evenkeel::testing::Scenario;
 
 use crate::{GROWS, class, condition, growing};
 
+/// Keeps no dump.
+struct Nowhere;
+
+impl Place for Nowhere {
+    async fn keep(&self, _: &str, _: &str) -> Result<(), BackupError> {
+        Ok(())
+    }
+}
+
+/// Lets an application that works answer for the servers of `orders`.
+fn run_application(cluster: &Cluster) {
+    cluster
+        .serve_service("orders", 9187, |_| async { http::Response::new(Bytes::from_static(b"pg_up 1\n")) });
+    cluster.on_exec(PodSelector::all().image("postgres:*"), |mut exec: Exec| async move {
+        exec.print("-- PostgreSQL database dump complete\n").await;
+    });
+}
+
 /// Creates, updates, grows and deletes a database, and returns what it observed on the way.
 async fn create_change_delete(cluster: Cluster) -> Vec<String> {
     let play = async {
+        run_application(&cluster);
         cluster.apply(v2::definition()).await?;
         cluster.apply(class(GROWS, true)).await?;
         cluster.apply(growing("17", 1, "1Gi")).await?;
@@ -40,7 +61,11 @@ async fn create_change_delete(cluster: Cluster) -> Vec<String> {
 #[test]
 fn it_survives_crashes_and_needs_each_of_its_rules() {
     let manifests = || operator().manifests("operators").expect("verbs.txt is well-formed");
-    let start = |cluster: &Cluster| cluster.run_manager(NAME, |manager| add_to(manager, Arc::new(NoBackup)));
+    let start = |cluster: &Cluster| {
+        let http = Http::new(cluster.http(NAME));
+        let backup = Arc::new(Dump::new(http, Nowhere));
+        cluster.run_manager(NAME, move |manager| add_to(manager, backup.clone()));
+    };
     Scenario::new(manifests, start, create_change_delete)
         .verbs_file("verbs.txt")
         .crash_runs_min(36)

@@ -50,6 +50,8 @@ pub(super) fn new(admission: &Admission<'_>, hook: &Webhook, asked: &Asked) -> R
 fn options(admission: &Admission<'_>) -> Value {
     let operation = admission.operation;
     let kind = match operation {
+        // What connects has no options besides its object.
+        Operation::Connect => return Value::Null,
         Operation::Create => "CreateOptions",
         Operation::Update => "UpdateOptions",
         Operation::Delete => "DeleteOptions",

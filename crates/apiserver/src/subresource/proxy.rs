@@ -1,0 +1,173 @@
+//! The subresources `proxy` of pods, Services and nodes: HTTP requests that the API server passes on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evenkeel_request_info::ResourcePath;
+use evenkeel_store::Range;
+use http::{HeaderMap, HeaderName, Response, header};
+use serde_json::{Value, json};
+
+use super::pod;
+use crate::body::Body;
+use crate::context::RequestContext;
+use crate::destination;
+use crate::node_api::{Destination, HttpFailure};
+use crate::registry::storage_prefix;
+use crate::status::{Result, Status, quote};
+use crate::{respond, storage};
+
+/// The headers of one connection, which are not passed on, and those that are the API server's own.
+const OWN_HEADERS: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::AUTHORIZATION,
+    header::CONTENT_LENGTH,
+];
+
+/// Answers a request to the subresource `proxy`.
+pub(super) async fn answer(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
+    let path = path_behind(ctx.path, &ctx.request.path);
+    let kind = format!("{}ProxyOptions", ctx.info.kind);
+    pod::admit(ctx, &kind, json!({"path": path})).await?;
+    // Cluster-scoped is only the node, and only a pod runs on one.
+    let to = if !ctx.info.namespaced {
+        return node(ctx, &path);
+    } else if ctx.info.strategy.runs_on_node {
+        to_pod(ctx)?
+    } else {
+        let (name, port) = target(ctx, "service")?;
+        destination::of_service(ctx.services, &ctx.path.namespace, name, port)?
+    };
+    let request = passed_on(ctx, &path, body)?;
+    let answer = pod::nodes(ctx)?.http(to, request).await;
+    match answer {
+        Ok(answer) => Ok(passed_back(answer)),
+        Err(HttpFailure::NotServed) => Err(pod::not_served(ctx, "nothing answers for its ports")),
+        Err(HttpFailure::Failed(why)) => {
+            Err(Status::unavailable(format!("error trying to reach service: {why}")))
+        }
+    }
+}
+
+/// What follows the subresource in a path. It begins with a slash, unless nothing follows.
+fn path_behind(path: &ResourcePath<'_>, whole: &str) -> String {
+    let beginning = format!("/{}/{}/proxy", path.resource, path.name);
+    whole.find(&beginning).map_or("", |at| &whole[at + beginning.len()..]).to_owned()
+}
+
+/// The name and the port in `[scheme:]name[:port]`. The port is empty if none is named.
+fn target<'a>(ctx: &'a RequestContext<'_>, what: &str) -> Result<(&'a str, &'a str)> {
+    let text = &*ctx.path.name;
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts[..] {
+        [name] if !name.is_empty() => Ok((name, "")),
+        [name, port] if !name.is_empty() => Ok((name, port)),
+        ["" | "http" | "https", name, port] if !name.is_empty() => Ok((name, port)),
+        _ => Err(Status::bad_request(format!("invalid {what} request {}", quote(text)))),
+    }
+}
+
+fn to_pod(ctx: &RequestContext<'_>) -> Result<Destination> {
+    let (name, port) = target(ctx, "pod")?;
+    let key = ctx.info.key(&ctx.path.namespace, name);
+    let entry = ctx.services.store.get(&key).ok_or_else(|| Status::not_found("", "pods", name))?;
+    let pod: Value = storage::read(&entry)?;
+    if pod["status"]["podIP"].as_str().is_none_or(str::is_empty) {
+        return Err(Status::bad_request("address not allowed"));
+    }
+    let first_port = || {
+        let containers = pod["spec"]["containers"].as_array()?;
+        let mut ports = containers.iter().filter_map(|it| it["ports"].as_array()).flatten();
+        ports.find_map(|it| it["containerPort"].as_u64())
+    };
+    let port = if port.is_empty() { first_port().or(Some(80)) } else { port.parse().ok() };
+    let port = port.and_then(|port| u16::try_from(port).ok());
+    let port =
+        port.ok_or_else(|| Status::bad_request(format!("invalid pod request {}", quote(&ctx.path.name))))?;
+    Ok(Destination::Pod(Arc::new(pod), port))
+}
+
+fn passed_on(ctx: &RequestContext<'_>, path: &str, body: Bytes) -> Result<http::Request<Bytes>> {
+    let path = if path.is_empty() { "/" } else { path };
+    let (path, query) = (escape(path), ctx.request.query.encoded());
+    let uri = if query.is_empty() { path } else { format!("{path}?{query}") };
+    let mut request = http::Request::new(body);
+    *request.method_mut() = ctx.request.method.clone();
+    *request.uri_mut() = uri.parse().map_err(|_| Status::bad_request("the path cannot be passed on"))?;
+    *request.headers_mut() = without_own(ctx.request.headers.clone());
+    Ok(request)
+}
+
+/// Escapes what a path cannot have.
+fn escape(path: &str) -> String {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte);
+    let mut escaped = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match allowed(byte) {
+            true => escaped.push(char::from(byte)),
+            false => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+fn without_own(mut headers: HeaderMap) -> HeaderMap {
+    OWN_HEADERS.iter().for_each(|name| {
+        headers.remove(name);
+    });
+    headers
+}
+
+fn passed_back(answer: http::Response<Bytes>) -> Response<Body> {
+    let (mut parts, body) = answer.into_parts();
+    parts.headers = without_own(parts.headers);
+    // Otherwise the content type of the API server's own answers would be added.
+    parts
+        .headers
+        .entry(header::CONTENT_TYPE)
+        .or_insert(header::HeaderValue::from_static("application/octet-stream"));
+    Response::from_parts(parts, Body::from(body))
+}
+
+/// Answers for a node: its health, and its pods.
+fn node(ctx: &RequestContext<'_>, path: &str) -> Result<Response<Body>> {
+    let (name, _) = target(ctx, "node")?;
+    let key = ctx.info.key("", name);
+    ctx.services.store.get(&key).ok_or_else(|| Status::not_found("", "nodes", name))?;
+    match path.trim_end_matches('/') {
+        "/healthz" => Ok(respond::text(200, "ok")),
+        "/pods" => {
+            let range = Range { prefix: storage_prefix("", "pods"), ..Range::default() };
+            let page = ctx.services.store.range(&range).map_err(Status::internal)?;
+            let pods = page.entries.iter().filter_map(|entry| storage::read::<Value>(entry).ok());
+            let items: Vec<_> = pods.filter(|pod| pod["spec"]["nodeName"] == name).collect();
+            let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items});
+            Ok(respond::json(200, list.to_string()))
+        }
+        _ => Err(Status::page_not_found()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_behind_the_proxy_is_passed_on() {
+        for (whole, behind) in [
+            ("/api/v1/namespaces/a/services/web:80/proxy/x/y", "/x/y"),
+            ("/api/v1/namespaces/a/services/web:80/proxy/", "/"),
+            ("/api/v1/namespaces/a/services/web:80/proxy", ""),
+            ("/api/v1/namespaces/a/services/web:80/proxy/services/web:80/proxy", "/services/web:80/proxy"),
+        ] {
+            let path = ResourcePath::parse(whole).unwrap();
+            assert_eq!(path_behind(&path, whole), behind, "{whole}");
+        }
+    }
+}

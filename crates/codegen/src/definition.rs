@@ -1,5 +1,6 @@
 //! The names of a definition.
 
+use evenkeel_schema::structural;
 use serde_json::Value;
 
 use crate::error::GenerateError;
@@ -47,6 +48,9 @@ pub(crate) fn names(definition: &Value) -> Result<Names, GenerateError> {
     };
     if list(definition.get("spec").unwrap_or(&Value::Null), "versions").is_empty() {
         return Err(GenerateError::Missing { name, field: "/spec/versions" });
+    }
+    if let Some(error) = structural::definition::validate_names(definition).first() {
+        return Err(GenerateError::Name { name, problem: error.to_string() });
     }
     Ok(names)
 }

@@ -37,8 +37,9 @@ pub(crate) fn reads_back(lines: &[String], description: &str) -> bool {
     lines.join("\n").trim_matches(ascii) == description
 }
 
-/// Whether the character changes the direction of the text after it, which the compiler refuses in comments.
-fn is_direction(letter: char) -> bool {
+/// Whether the character is a control character, or changes the direction of the text after it, which the compiler refuses
+/// in comments.
+pub(crate) fn is_direction(letter: char) -> bool {
     matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
         || (letter.is_control() && letter != '\t')
 }

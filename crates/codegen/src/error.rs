@@ -23,6 +23,18 @@ pub enum GenerateError {
         /// The path of the field.
         field: &'static str,
     },
+    /// The input is nested deeper than the API server accepts.
+    #[error(transparent)]
+    TooDeep(#[from] evenkeel_schema::depth::TooDeep),
+    /// A name in the definition is not one that an API server accepts. It could end a comment or an item of the generated
+    /// code, which a compiler would then read as code.
+    #[error("a name in the definition {name:?} is not valid: {problem}")]
+    Name {
+        /// The name of the definition.
+        name: String,
+        /// The first problem, in Kubernetes' words.
+        problem: String,
+    },
     /// The schema of a version is not structural, so that no API server accepts it.
     #[error("the schema of {name} {version} is not structural: {problem}")]
     NotStructural {

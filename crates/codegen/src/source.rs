@@ -1,10 +1,11 @@
 //! Writes the Rust file for a list of definitions.
 
-use evenkeel_schema::structural;
+use evenkeel_schema::{depth, structural};
 use serde_json::Value;
 
 use crate::crates::Crates;
 use crate::definition::{self, Names};
+use crate::docs;
 use crate::error::GenerateError;
 use crate::names::Scope;
 use crate::plan::{is, list, text};
@@ -44,7 +45,12 @@ impl std::fmt::Display for Note {
 ///
 /// A single definition with a single version becomes types at the top of the file. Each further version gets a module,
 /// and so does each of several definitions. See the [crate](crate) for an example.
+///
+/// # Errors
+/// If there is no definition, or one that an API server would refuse: because of its names or schemas, or because it is
+/// nested deeper than [`depth::DEPTH_MAX`].
 pub fn generate(objects: &[Value], crates: Crates) -> Result<Generated, GenerateError> {
+    objects.iter().try_for_each(depth::check)?;
     let mut notes = Vec::new();
     let definitions = definitions(objects, &mut notes);
     if definitions.is_empty() {
@@ -151,6 +157,11 @@ fn one(definition: &Value, names: &Names, above: &str, crates: Crates, notes: &m
     text.replace("from_value(parsed(", &format!("from_value({above}support::parsed("))
 }
 
+/// A text without what would end a comment or change how it is read.
+fn on_one_line(text: &str) -> String {
+    text.chars().map(|letter| if docs::is_direction(letter) { ' ' } else { letter }).collect()
+}
+
 /// Returns the comment at the start of the file.
 fn header(functions: &[(String, String)], notes: &[Note], crates: Crates) -> String {
     let names: Vec<&str> = functions.iter().map(|(name, _)| name.as_str()).collect();
@@ -161,7 +172,8 @@ fn header(functions: &[(String, String)], notes: &[Note], crates: Crates) -> Str
     if !notes.is_empty() {
         lines.push("//".to_owned());
         lines.push("// Not expressed:".to_owned());
-        lines.extend(notes.iter().map(|note| format!("// - {}", note.to_string().replace('\n', " "))));
+        // The names of objects that were skipped may be any text.
+        lines.extend(notes.iter().map(|note| format!("// - {}", on_one_line(&note.to_string()))));
     }
     // Descriptions are copied from the definition, so lints on comments cannot be enforced.
     lines.join("\n") + "\n\n#![allow(clippy::all, rustdoc::all)]\n\n"

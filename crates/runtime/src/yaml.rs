@@ -1,11 +1,23 @@
-//! Applies YAML documents, as `kubectl apply -f` does.
+//! Reads YAML documents, and applies them as `kubectl apply -f` does.
+//!
+//! *Invariant:* no other module reads YAML or JSON of a user by a parser without a bound on its nesting depth.
+//! `serde_json` has its own; kube reads kubeconfigs with `serde_saphyr`'s default, 64 levels.
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Client, ResourceExt as _};
+use serde_json::Value;
 
 use crate::error::BoxError;
+
+/// How many levels of lists and maps a document may have: as many as the API server accepts. Parsers, and whatever walks
+/// their results, recurse that deep. A document that nests deeper could end the process by a stack overflow.
+pub const DEPTH_MAX: usize = 120;
+
+/// How many parser events a text may have, documents of lists and maps together. A bundle of a hundred large definitions
+/// has a million.
+const EVENTS_MAX: usize = 20_000_000;
 
 /// YAML documents could not be applied.
 ///
@@ -17,7 +29,7 @@ use crate::error::BoxError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum YamlError {
-    /// The text is not YAML, or a document is not an object.
+    /// The text is not YAML, a document is not an object, or one is nested deeper than [`DEPTH_MAX`].
     #[error("read the documents: {0}")]
     Parse(#[source] BoxError),
     /// A document has no apiVersion or kind.
@@ -59,9 +71,36 @@ pub async fn apply(
 /// Reads the objects of a YAML text.
 ///
 /// # Errors
-/// When the text is not YAML, or a document is not an object.
+/// When the text is not YAML, a document is not an object, or one is nested deeper than [`DEPTH_MAX`].
 pub fn parse(yaml: &str) -> Result<Vec<DynamicObject>, YamlError> {
-    serde_saphyr::from_multiple(yaml).map_err(|error| YamlError::Parse(error.into()))
+    let object = |value| serde_json::from_value(value).map_err(|error| YamlError::Parse(error.into()));
+    values(yaml)?.into_iter().map(object).collect()
+}
+
+/// Reads the documents of a YAML text, whatever they are. Empty documents are left out.
+///
+/// ```
+/// use evenkeel_runtime::yaml;
+///
+/// assert_eq!(yaml::values("mode: 0644\n---\n---\n[a]\n")?.len(), 2);
+/// assert!(yaml::values(&"[".repeat(100_000)).is_err());
+/// # Ok::<(), yaml::YamlError>(())
+/// ```
+///
+/// # Errors
+/// When the text is not YAML, or a document is nested deeper than [`DEPTH_MAX`].
+pub fn values(yaml: &str) -> Result<Vec<Value>, YamlError> {
+    let options = serde_saphyr::options! {
+        // As in YAML 1.1, which Kubernetes reads: file modes are written as `0644`.
+        legacy_octal_numbers: true,
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH_MAX,
+            max_events: EVENTS_MAX,
+            max_nodes: EVENTS_MAX,
+            max_total_scalar_bytes: usize::MAX,
+        },
+    };
+    serde_saphyr::from_multiple_with_options(yaml, options).map_err(|error| YamlError::Parse(error.into()))
 }
 
 async fn apply_one(
@@ -85,4 +124,73 @@ async fn apply_one(
     };
     let params = PatchParams::apply(field_manager).force();
     api.patch(&name, &params, &Patch::Apply(object)).await.map_err(fail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half of the stack that tokio's threads have. Builds without optimization need the most.
+    const STACK_BYTES: usize = 1024 * 1024;
+
+    fn on_small_stack(test: fn()) {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(test);
+        thread.unwrap().join().unwrap();
+    }
+
+    fn text(levels: usize, open: &str, middle: &str, close: &str) -> String {
+        format!("{}{middle}{}", open.repeat(levels), close.repeat(levels))
+    }
+
+    #[test]
+    fn documents_with_thousands_of_levels_are_refused() {
+        on_small_stack(|| {
+            for levels in [1_000, 100_000] {
+                let block: String =
+                    (0..levels.min(1_500)).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
+                // The parser bounds what the text nests, and not what aliases repeat.
+                let anchors: String = (1..levels / 100)
+                    .map(|n| format!("v{n}: &v{n} {}\n", text(100, "[", &format!("*v{}", n - 1), "]")))
+                    .collect();
+                for yaml in [
+                    block,
+                    format!("v0: &v0 [1]\n{anchors}"),
+                    text(levels, "- ", "1", ""),
+                    text(levels, "? ", "1", ""),
+                    text(levels, "{a: ", "1", "}"),
+                    text(levels, "[", "1", "]"),
+                    text(levels, "{\"a\":", "1", "}"),
+                    "[".repeat(levels),
+                ] {
+                    let refused = values(&yaml);
+                    assert!(matches!(refused, Err(YamlError::Parse(_))), "{levels} levels of {}", &yaml[..9]);
+                    assert!(parse(&format!("spec: {yaml}")).is_err(), "{levels} levels of {}", &yaml[..9]);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn the_deepest_documents_are_read_in_every_form() {
+        on_small_stack(|| {
+            for yaml in [text(DEPTH_MAX, "- ", "1", ""), text(DEPTH_MAX, "{a: ", "1", "}")] {
+                assert_eq!(values(&yaml).unwrap().len(), 1);
+            }
+            let inner = text(DEPTH_MAX - 1, "[", "", "]");
+            let object = parse(&format!("kind: Deep\napiVersion: v1\nspec: {inner}")).unwrap().remove(0);
+            assert_eq!(object.data["spec"].to_string(), inner);
+        });
+    }
+
+    /// Aliases repeat what they name: a few lines can stand for gigabytes.
+    #[test]
+    fn aliases_that_multiply_are_refused() {
+        let mut yaml = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let before = level - 1;
+            let ten = vec![format!("*a{before}"); 10].join(", ");
+            yaml.push_str(&format!("a{level}: &a{level} [{ten}]\n"));
+        }
+        assert!(values(&yaml).is_err());
+    }
 }

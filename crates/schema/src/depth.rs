@@ -20,9 +20,16 @@
 //! | label and field selectors | `selector::parse` | the parsers are iterative: selectors do not nest |
 //! | JSONPath of printer columns | `table::jsonpath` | the parser is iterative but for filters, which do not nest; evaluation walks a stored object |
 //! | bearer tokens | `authenticate::jwt` | `serde_json`'s limit on each part |
+//! | YAML of `yaml::apply`, `apply_yaml` and the command line | `serde_saphyr`; whoever asked for the documents | `evenkeel_runtime::yaml`, with the number of [`DEPTH_MAX`] |
+//! | kubeconfigs | `serde_saphyr` in `kube` | its default of 64 levels |
+//! | audit policies | the reader of YAML bodies | as YAML bodies |
+//! | definitions that become Rust types | `evenkeel_codegen` | [`check`] before anything walks them |
+//! | records of operators, plans of explorations | the parser of `serde_json` | its limit; their types do not nest, and tokens of plans are flat |
+//! | reviews that an operator's webhooks answer | `serde_json`, the patch of `evenkeel_runtime::webhook` | `serde_json`'s limit |
 //! | anything that is stored or returned | every later reader | [`check`] when the object is sealed |
 //!
-//! `tests/it/depth.rs` of this crate and of the API server feed each input with thousands of levels on a small stack.
+//! `tests/it/depth.rs` of this crate, `tests/it/deep_input.rs` of the API server and the tests of `evenkeel_runtime::yaml`
+//! feed each input with thousands of levels on a small stack.
 
 use crate::json::Value;
 

@@ -9,6 +9,7 @@ use evenkeel::k8s_openapi::api::core::v1::Pod;
 use evenkeel::kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use evenkeel::kube::core::{ApiResource, GroupVersionKind};
 use evenkeel::kube::{self, ResourceExt as _};
+use evenkeel::yaml;
 use serde_json::{Value, json};
 
 use super::examples::{ALL, BUILT_IN, Example, KUBERNETES, Object, Shows, resource};
@@ -158,8 +159,7 @@ async fn find(cluster: &Cluster, object: Object) -> kube::Result<Option<DynamicO
 }
 
 fn documents(example: &Example) -> anyhow::Result<Vec<DynamicObject>> {
-    serde_saphyr::from_multiple(example.sample)
-        .with_context(|| format!("cannot read the sample of {}", example.name))
+    yaml::parse(example.sample).with_context(|| format!("cannot read the sample of {}", example.name))
 }
 
 fn resource_of(object: &DynamicObject) -> anyhow::Result<ApiResource> {

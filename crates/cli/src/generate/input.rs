@@ -9,6 +9,7 @@ use evenkeel::kube::client::Body;
 use evenkeel::kube::config::{KubeConfigOptions, Kubeconfig};
 use evenkeel::kube::{Api, Client, Config};
 use evenkeel::kubeconfig::without_quotes;
+use evenkeel::yaml;
 use http::{Request, Uri, header};
 use serde_json::Value;
 
@@ -16,9 +17,6 @@ use crate::hint::Hinted;
 
 /// How many redirects of a URL are followed. Browsers and curl follow more, but a GitHub release needs two.
 const REDIRECTS_MAX: usize = 5;
-
-/// How deeply objects and lists may be nested in a definition. `serde_json` refuses more, and so does the API server.
-const DEPTH_MAX: usize = 128;
 
 /// The hint for a URL that cannot be read.
 const PIPE: &str = "or pipe it: curl -sSfL URL | evenkeel generate types -";
@@ -46,19 +44,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Value>> {
     {
         return Ok(vec![object]);
     }
-    // The input is the user's own, so that its size need not be limited. Its depth is what the parser of JSON takes, too:
-    // more of it would need more than the stack.
-    let budget = serde_saphyr::budget! {
-        max_depth: DEPTH_MAX,
-        max_reader_input_bytes: None,
-        max_events: usize::MAX,
-        max_nodes: usize::MAX,
-        max_documents: usize::MAX,
-        max_total_scalar_bytes: usize::MAX,
-    };
-    let options = serde_saphyr::options! { legacy_octal_numbers: true, budget: budget };
-    let objects: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)?;
-    Ok(objects.into_iter().filter(|object| !object.is_null()).collect())
+    Ok(yaml::values(text)?)
 }
 
 async fn download(url: &str) -> anyhow::Result<String> {

@@ -97,3 +97,46 @@ fn what_is_no_definition_is_refused() {
     let refused = refusal(loose).to_string();
     assert!(refused.starts_with("the schema of ships.example.com v1 is not structural: "), "{refused}");
 }
+
+/// The names of a definition are written into comments, attributes and module names. A line break in one would end a
+/// comment, and what follows would be compiled, and run by `--check`.
+#[test]
+fn names_that_no_server_accepts_are_refused() {
+    let spec = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let good = definition("Ship", spec);
+    for pointer in [
+        "/metadata/name",
+        "/spec/group",
+        "/spec/names/kind",
+        "/spec/names/plural",
+        "/spec/names/singular",
+        "/spec/names/shortNames",
+        "/spec/names/categories",
+        "/spec/versions/0/name",
+    ] {
+        for name in ["a\npub fn planted() {}\n//", "a\r\nb", "a\"]b", "a b", "1a", "é"] {
+            let mut bad = good.clone();
+            bad["spec"]["names"]["singular"] = json!("ship");
+            bad["spec"]["names"]["shortNames"] = json!(["s"]);
+            bad["spec"]["names"]["categories"] = json!(["all"]);
+            let several = pointer.ends_with("Names") || pointer.ends_with("categories");
+            *bad.pointer_mut(pointer).unwrap() = if several { json!([name]) } else { json!(name) };
+            let refused = generate(&[bad, good.clone()], Crates::Direct).map(|it| it.source);
+            assert!(matches!(refused, Err(GenerateError::Name { .. })), "{pointer} {name:?}: {refused:?}");
+        }
+    }
+    let skipped = json!({"kind": "Secret\r", "metadata": {"name": "s\npub fn planted() {}\n//"}});
+    let source = generate(&[skipped, good], Crates::Direct).unwrap().source;
+    assert!(source.contains("// - Secret  s pub fn planted() {} //: skipped"), "{source}");
+    assert!(!source.lines().any(|line| line.starts_with("pub fn planted")), "{source}");
+}
+
+#[test]
+fn a_definition_that_is_nested_too_deep_is_refused() {
+    let nested = |levels: usize| {
+        (0..levels).fold(json!({"type": "string"}), |inner, _| json!({"items": inner, "type": "array"}))
+    };
+    assert!(generate(&[definition("Ship", nested(80))], Crates::Direct).is_ok());
+    let refused = generate(&[definition("Ship", nested(500))], Crates::Direct);
+    assert!(matches!(refused, Err(GenerateError::TooDeep(_))), "{refused:?}");
+}

@@ -99,6 +99,20 @@ pub fn validate_status(definition: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Validates only the names in a definition that is created: its own name, and those of its group, kinds and versions.
+pub fn validate_names(definition: &Value) -> Vec<FieldError> {
+    let mut errors = own_name(definition);
+    let path = Path::new("spec");
+    let spec = definition.at("spec").unwrap_or(&Value::Null);
+    group(&path.child("group"), spec.str("group"), &mut errors);
+    check_names(&path.child("names"), spec.at("names").unwrap_or(&Value::Null), &mut errors);
+    let versions = path.child("versions");
+    for (index, version) in spec.list("versions").iter().enumerate() {
+        version_name(&versions.index(index), version, &mut errors);
+    }
+    errors
+}
+
 /// Validates a schema at `path`.
 pub(super) fn schema_errors(path: &Path<'_>, schema: &Value, rules: RuleChecks) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -214,15 +228,19 @@ fn one_of(path: &Path<'_>, value: &str, accepted: &[&str], errors: &mut Vec<Fiel
     }
 }
 
+fn version_name(path: &Path<'_>, version: &Value, errors: &mut Vec<FieldError>) {
+    let name = version.str("name");
+    let wrong = names::dns1035_label(name);
+    if !wrong.is_empty() {
+        errors.push(FieldError::invalid(path.child("name"), name, wrong.join(",")));
+    }
+}
+
 fn check_versions(path: &Path<'_>, spec: &Value, rules: RuleChecks, errors: &mut Vec<FieldError>) {
     let versions = spec.list("versions");
     for (index, version) in versions.iter().enumerate() {
         let path = path.index(index);
-        let name = version.str("name");
-        let wrong = names::dns1035_label(name);
-        if !wrong.is_empty() {
-            errors.push(FieldError::invalid(path.child("name"), name, wrong.join(",")));
-        }
+        version_name(&path, version, errors);
         let own = version.at("subresources");
         let status = own.or(spec.at("subresources")).has("status");
         deprecation(&path.child("deprecationWarning"), version, errors);

@@ -17,6 +17,9 @@ use crate::plan::{Back, Late, Mishap, Plan, Point, Stop, Strike};
 /// The version of the token format. It changes whenever an old token would play another run.
 const VERSION: &str = "2";
 
+/// The largest number of a request or of a rest. Players add such numbers; no scenario comes near it.
+const COUNT_MAX: usize = 1_000_000_000;
+
 /// A plan with its seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
@@ -67,7 +70,7 @@ impl FromStr for Token {
         let (until, strikes): (Vec<&str>, Vec<&str>) =
             strikes.split('+').filter(|strike| !strike.is_empty()).partition(|part| part.starts_with(UNTIL));
         let of = |part: &str| TokenError::Malformed { part: part.to_owned() };
-        let until = until.first().map(|part| part[UNTIL.len()..].parse().map_err(|_| of(part)));
+        let until = until.first().map(|part| count(&part[UNTIL.len()..]).ok_or_else(|| of(part)));
         let strikes = strikes.into_iter().map(|part| read(part).ok_or_else(|| of(part)));
         Ok(Self {
             seed,
@@ -194,10 +197,15 @@ pub(crate) fn fault_name(fault: Fault) -> &'static str {
     FAULTS.iter().find(|(_, it)| *it == fault).map_or("error", |(name, _)| name)
 }
 
+fn count(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|number| *number <= COUNT_MAX)
+}
+
 fn read(part: &str) -> Option<Strike> {
     let fields: Vec<&str> = part.split(':').collect();
     let text = |at: usize| fields.get(at).and_then(|text| unescaped(text));
-    let number = |at: usize| fields.get(at)?.parse().ok();
+    let number = |at: usize| count(fields.get(at)?);
+    let range = |at: usize| Some((number(at)?, number(at + 1)?)).filter(|(from, to)| from <= to);
     let strike = match *fields.first()? {
         "crash" => Strike::Crash {
             operator: text(1)?,
@@ -206,7 +214,7 @@ fn read(part: &str) -> Option<Strike> {
             back: match *fields.get(4)? {
                 "now" => Back::AtOnce,
                 "twice" => Back::Twice,
-                rests => Back::AfterRests(rests.parse().ok()?),
+                rests => Back::AfterRests(count(rests)?),
             },
         },
         "fail" => {
@@ -225,15 +233,24 @@ fn read(part: &str) -> Option<Strike> {
             revision: fields.get(3)?.parse().ok()?,
             kind: Some(text(4)?).filter(|kind| kind != "all"),
         },
-        "away" => Strike::Away { operator: text(1)?, from: number(2)?, to: number(3)? },
-        "hold" => Strike::Hold { operator: text(1)?, kind: text(2)?, from: number(3)?, to: number(4)? },
+        "away" => {
+            let (from, to) = range(2)?;
+            Strike::Away { operator: text(1)?, from, to }
+        }
+        "hold" => {
+            let (from, to) = range(3)?;
+            Strike::Hold { operator: text(1)?, kind: text(2)?, from, to }
+        }
         "lag" => Strike::Lag {
             operator: text(1)?,
             kind: text(2)?,
             request: number(3)?,
             requests: if *fields.get(4)? == "rest" { None } else { Some(number(4)?) },
         },
-        "relist" => Strike::Relist { operator: text(1)?, from: number(2)?, to: number(3)? },
+        "relist" => {
+            let (from, to) = range(2)?;
+            Strike::Relist { operator: text(1)?, from, to }
+        }
         "clock" => {
             Strike::Clock { operator: text(1)?, rest: number(2)?, seconds: fields.get(3)?.parse().ok()? }
         }
@@ -304,5 +321,27 @@ mod tests {
         assert_eq!(old, Err(TokenError::Version { found: "1".into() }));
         let broken: Result<Token, _> = "2.7.crush:site:5".parse();
         assert_eq!(broken, Err(TokenError::Malformed { part: "crush:site:5".into() }));
+    }
+
+    /// The numbers of a token come from whoever typed it. Players add to them, and subtract one end of a time from the other.
+    #[test]
+    fn numbers_that_no_run_can_reach_are_refused() {
+        let huge = usize::MAX;
+        for part in [
+            format!("crash:site:{huge}:before:now"),
+            format!("crash:site:1:before:{huge}"),
+            format!("fail:site:{huge}:conflict"),
+            format!("lag:site:/secrets:1:{huge}"),
+            format!("away:site:1:{huge}"),
+            "away:site:3:1".to_owned(),
+            "hold:site:/secrets:3:1".to_owned(),
+            "relist:site:3:1".to_owned(),
+            format!("delete:/api/v1/pods/a:{huge}"),
+            format!("until:{huge}"),
+            "until:99999999999999999999999".to_owned(),
+        ] {
+            let refused: Result<Token, _> = format!("{VERSION}.7.{part}").parse();
+            assert_eq!(refused, Err(TokenError::Malformed { part }));
+        }
     }
 }

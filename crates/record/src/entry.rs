@@ -119,6 +119,18 @@ pub enum Outcome {
     Running,
 }
 
+impl Reconcile {
+    /// When it ended, in microseconds since the start of the record.
+    pub fn end(&self) -> u64 {
+        self.at.saturating_add(self.took)
+    }
+
+    /// How many attempts in a row there were, this one included.
+    pub fn attempts(&self) -> u32 {
+        self.attempt.saturating_add(1)
+    }
+}
+
 impl Outcome {
     /// Whether the reconcile failed.
     pub fn is_failure(self) -> bool {

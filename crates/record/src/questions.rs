@@ -35,3 +35,48 @@ fn is_about(entry: &Entry, key: &Key, resource: Option<&str>) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::why::{Evidence, why};
+
+    /// A record is a file that anybody may have written, or the answer of an operator at an address.
+    #[test]
+    fn no_number_of_a_record_is_too_large() {
+        let reconcile = |at: u64| {
+            format!(
+                r#"{{"type": "reconcile", "at": {at}, "controller": "c", "name": "n", "wait": {max}, "took": {max},
+                "attempt": 4294967295, "moreCauses": {max}, "again": {max}, "outcome": "failed", "moreRequests": {max},
+                "causes": [{{"what": "changed", "kind": "Site", "name": "n"}}], "requests": [{{"at": {max}, "verb": "patch",
+                "resource": "sites", "name": "n", "code": 65535, "took": {max}, "revision": {max}, "moreChanges": {max}}}, {{
+                "at": 1, "verb": "patch", "resource": "sites", "name": "n", "code": 200, "revision": 1}}]}}"#,
+                max = u64::MAX
+            )
+        };
+        let entries: Vec<String> =
+            [0, u64::MAX, 1, u64::MAX, 2, u64::MAX - 1, 5, 5, 5, 5].map(reconcile).to_vec();
+        for taken in [0, u64::MAX] {
+            let json = format!(
+                r#"{{"version": "evenkeel.dev/record/v1", "taken": {taken}, "bytes": {max}, "bytesMax": {max}, "dropped": {max},
+                "watches": [{{"source": "s", "silent": {max}, "objects": {max}, "restarts": {max}}}],
+                "controllers": [{{"name": "c", "workers": {max}, "ready": {max}}}], "entries": [{}]}}"#,
+                entries.join(", "),
+                max = u64::MAX
+            );
+            let mut record = Record::read(json.as_bytes()).unwrap();
+            record.merge(record.clone());
+            for micros in [i64::MIN, 0, i64::MAX] {
+                record.shift(micros);
+                let key = Key { kind: "Site".into(), namespace: None, name: "n".into() };
+                let answers = (
+                    (loops(&record), stuck(&record), not_reconciled(&record, 0)),
+                    (most_frequent(&record, usize::MAX), slowest(&record, usize::MAX), controllers(&record)),
+                    (record.timeline(), life(&record, &key, Some("sites")).len()),
+                    why(&key, Evidence { record: Some(&record), ..Evidence::default() }),
+                );
+                assert!(format!("{answers:?}").contains("failed for n"), "{answers:?}");
+            }
+        }
+    }
+}

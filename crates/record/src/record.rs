@@ -253,9 +253,9 @@ impl Record {
     /// Adds what another process recorded. Its times must count from the start of this record.
     pub fn merge(&mut self, other: Record) {
         self.taken = self.taken.max(other.taken);
-        self.bytes += other.bytes;
-        self.bytes_max += other.bytes_max;
-        self.dropped += other.dropped;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.bytes_max = self.bytes_max.saturating_add(other.bytes_max);
+        self.dropped = self.dropped.saturating_add(other.dropped);
         self.controllers.extend(other.controllers);
         self.watches.extend(other.watches);
         self.entries.extend(other.entries);

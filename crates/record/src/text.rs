@@ -90,11 +90,10 @@ impl Reconcile {
         let at = |micros: u64, text: String| (micros, line(Duration::from_micros(micros), by, &text));
         let mut lines = vec![at(self.at, format!("woken for {key}: {}", self.causes_text()))];
         lines.extend(self.requests.iter().map(|sent| at(sent.at.max(self.at), sent.to_string())));
-        let end = self.at + self.took;
         let took = duration(self.took);
         let again = self.again.map(|again| format!(", again in {}", duration(again))).unwrap_or_default();
         lines.push(at(
-            end,
+            self.end(),
             match (self.outcome, &self.error) {
                 (Outcome::Done, _) => format!("done with {key} after {took}"),
                 (Outcome::Requeued, _) => format!("done with {key} after {took}{again}"),

@@ -137,7 +137,7 @@ fn place(namespace: &Option<String>) -> String {
 
 /// Says how often the last reconcile was attempted, and when the next attempt is.
 fn tries(last: &Reconcile) -> String {
-    let times = last.attempt + 1;
+    let times = last.attempts();
     let tried = if times == 1 { "tried once".to_owned() } else { format!("tried {times} times") };
     match (last.outcome, last.again) {
         (Outcome::FailedForGood, _) => format!("{tried}, not tried again"),
@@ -213,7 +213,7 @@ fn at_rest(key: &Key, evidence: Evidence<'_>, last: Option<&Reconcile>) -> Why {
     let why = |reason, line| Why { reason, line };
     match (last, evidence.object, evidence.record) {
         (Some(last), _, Some(record)) => {
-            let ago = duration(record.taken.saturating_sub(last.at + last.took));
+            let ago = duration(record.taken.saturating_sub(last.end()));
             let causes = last.causes_text();
             let gone = if evidence.object.is_some() { "" } else { "the object no longer exists; " };
             let line = format!(

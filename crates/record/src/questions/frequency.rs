@@ -55,8 +55,8 @@ pub fn most_frequent(record: &Record, most: usize) -> Vec<Activity> {
         });
         activity.reconciles += 1;
         activity.failures += usize::from(reconcile.outcome.is_failure());
-        activity.took += reconcile.took;
-        activity.waited += reconcile.wait;
+        activity.took = activity.took.saturating_add(reconcile.took);
+        activity.waited = activity.waited.saturating_add(reconcile.wait);
         activity.writes += reconcile.requests.iter().filter(|sent| sent.is_write()).count();
     }
     let mut all: Vec<Activity> = by_key.into_values().collect();

@@ -94,7 +94,7 @@ fn loop_of(all: &[&Reconcile]) -> Option<Loop> {
         namespace: newest.namespace.clone(),
         name: newest.name.clone(),
         rounds: rounds.len(),
-        within: newest.at + newest.took - oldest.at,
+        within: newest.end().saturating_sub(oldest.at),
         write: write.summary(),
         fields,
         change,

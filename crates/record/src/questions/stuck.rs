@@ -55,7 +55,7 @@ pub fn failing(record: &Record) -> Vec<&Reconcile> {
 /// The keys whose last reconcile ended more than this many microseconds before the record was taken, the longest ago
 /// first.
 pub fn not_reconciled(record: &Record, longer_than: u64) -> Vec<Quiet> {
-    let since = |reconcile: &Reconcile| record.taken.saturating_sub(reconcile.at + reconcile.took);
+    let since = |reconcile: &Reconcile| record.taken.saturating_sub(reconcile.end());
     let quiet = last_of_each(record).into_iter().filter(|reconcile| since(reconcile) > longer_than);
     let mut found: Vec<Quiet> = quiet
         .map(|reconcile| Quiet {
@@ -70,7 +70,7 @@ pub fn not_reconciled(record: &Record, longer_than: u64) -> Vec<Quiet> {
 
 fn stuck_at(last: &Reconcile) -> Option<Stuck> {
     let for_good = last.outcome == Outcome::FailedForGood;
-    let failures = last.attempt + 1;
+    let failures = last.attempts();
     let is_stuck = last.outcome.is_failure() && (for_good || failures >= FAILURES_MIN);
     is_stuck.then(|| Stuck {
         controller: last.controller.clone(),

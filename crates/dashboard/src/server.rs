@@ -8,25 +8,36 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use evenkeel_cluster::User;
+use futures::StreamExt as _;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Limited, StreamBody};
+use http_body_util::{BodyExt as _, BodyStream, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::acts::Act;
 use crate::answer::{self, Body};
-use crate::session::{SESSION_MAX, Session, Sessions};
+use crate::session::{Session, Sessions};
 use crate::source::Source;
 use crate::{assets, origin};
 
 /// The largest request body, which is also the API server's limit.
 const BODY_MAX_BYTES: usize = 3 << 20;
+
+/// The largest body of a login: a token has some thousand bytes. Everybody may send one.
+const LOGIN_MAX_BYTES: usize = 64 << 10;
+
+/// How long the body of a request may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many connections are served at once; others wait. A browser opens six for each of its windows.
+const CONNECTIONS_MAX: usize = 256;
 
 /// How often new entries are sent to the clients that follow the record.
 const NEWS_PERIOD: Duration = Duration::from_millis(500);
@@ -61,6 +72,8 @@ pub enum DashboardError {
         source: io::Error,
     },
 }
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A dashboard that is bound to a port. It answers requests once [`run`](Dashboard::run) is called.
 pub struct Dashboard {
@@ -109,8 +122,14 @@ impl Dashboard {
 
     /// Serves requests until the future is dropped.
     pub async fn run(self) {
+        // The connections end with this future.
+        let mut connections = JoinSet::new();
         loop {
-            let stream = match self.listener.accept().await {
+            let accepted = tokio::select! {
+                Some(_) = connections.join_next() => continue,
+                accepted = self.listener.accept(), if connections.len() < CONNECTIONS_MAX => accepted,
+            };
+            let stream = match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!(%error, "the dashboard cannot accept a connection");
@@ -128,7 +147,7 @@ impl Dashboard {
                 .header_read_timeout(HEAD_TIMEOUT)
                 .serve_connection(TokioIo::new(stream), service);
             // A broken connection affects only its client.
-            tokio::spawn(async move { drop(connection.await) });
+            connections.spawn(async move { drop(connection.await) });
         }
     }
 }
@@ -174,7 +193,7 @@ impl Shared {
             }
             (&Method::GET, "/session") => self.describe(&session).await,
             (&Method::GET, "/record") => self.record(&session).await,
-            (&Method::GET, "/record/stream") => self.follow(&session).await,
+            (&Method::GET, "/record/stream") => self.follow(id, session).await,
             (&Method::POST, "/act") => self.act(&session, body).await,
             _ => match path.strip_prefix("/k8s") {
                 Some(rest) if rest.starts_with('/') => forward(&session, head, rest, body).await,
@@ -186,20 +205,26 @@ impl Shared {
     /// Returns the session of a request, with its id. A session ends when its token is no longer accepted.
     async fn session(&self, head: &Parts) -> Option<(String, Session)> {
         let (id, session) = self.sessions.of(&head.headers)?;
-        if let Some(token) = session.token.as_ref().filter(|_| session.checked.elapsed() > CHECK_PERIOD) {
-            match self.source.authenticate(token).await {
-                Some(user) if user.name == session.user.name => self.sessions.checked(&id),
-                _ => {
-                    self.sessions.end(&id);
-                    return None;
-                }
-            }
+        self.is_still_good(&id, &session).await.then_some((id, session))
+    }
+
+    /// Whether the token of a session is still that of its user, in the same groups, as far as is known. Otherwise the
+    /// session ends.
+    async fn is_still_good(&self, id: &str, session: &Session) -> bool {
+        let Some(token) = session.token.as_ref().filter(|_| session.checked.elapsed() > CHECK_PERIOD) else {
+            return true;
+        };
+        let good = self.source.authenticate(token).await.is_some_and(|user| user == session.user);
+        match good {
+            true => self.sessions.checked(id),
+            false => self.sessions.end(id),
         }
-        Some((id, session))
+        good
     }
 
     async fn login(&self, body: Incoming) -> Response<Body> {
-        let login = read(body).await.and_then(|bytes| serde_json::from_slice::<Login>(&bytes).ok());
+        let login =
+            read(body, LOGIN_MAX_BYTES).await.and_then(|bytes| serde_json::from_slice::<Login>(&bytes).ok());
         let (user, token) = match login {
             Some(Login::Token { token }) => (self.source.authenticate(token.trim()).await, Some(token)),
             Some(Login::Code { code }) => {
@@ -214,9 +239,8 @@ impl Shared {
                 "the token or link is invalid, expired or already used",
             );
         };
-        let (now, client) = (Instant::now(), self.source.client_as(&user));
-        let token = token.map(|token| token.trim().into());
-        let session = Session { user, client, token, expires: now + SESSION_MAX, checked: now };
+        let client = self.source.client_as(&user);
+        let session = Session::new(user, client, token.map(|token| token.trim().into()));
         let mut answer = answer::json(&json!({}));
         if let Ok(cookie) = self.sessions.begin(session).parse() {
             answer.headers_mut().insert(header::SET_COOKIE, cookie);
@@ -247,27 +271,32 @@ impl Shared {
     }
 
     /// Streams new entries of the record as server-sent events. The data of each event is a record with only the new
-    /// entries.
-    async fn follow(&self, session: &Session) -> Response<Body> {
+    /// entries. The stream ends with the session, or when the user may no longer read the record.
+    async fn follow(self: Arc<Self>, id: String, session: Session) -> Response<Body> {
         if !self.source.allows(session.client.as_ref(), "get").await {
             return answer::refused(StatusCode::FORBIDDEN, "your user may not `get` /debug/evenkeel");
         }
         let Some(cluster) = self.source.cluster() else {
             return answer::refused(StatusCode::NOT_FOUND, "a saved record cannot be followed");
         };
-        let (follower, end) = (cluster.follow_record(), session.expires);
-        let news = futures::stream::unfold(follower, move |mut follower| async move {
+        let follower = cluster.follow_record();
+        let of = session.clone();
+        let start = (self, id, session, follower, Instant::now());
+        let news = futures::stream::unfold(start, |(shared, id, session, mut follower, seen)| async move {
             tokio::time::sleep(NEWS_PERIOD).await;
-            if Instant::now() >= end {
-                return None;
+            let due = seen.elapsed() > CHECK_PERIOD;
+            if due {
+                let good = shared.is_still_good(&id, &session).await;
+                if !good || !shared.source.allows(session.client.as_ref(), "get").await {
+                    return None;
+                }
             }
-            let event = format!("data: {}\n\n", follower.news().to_json());
-            Some((
-                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Frame::data(Bytes::from(event))),
-                follower,
-            ))
+            let event = Bytes::from(format!("data: {}\n\n", follower.news().to_json()));
+            let seen = if due { Instant::now() } else { seen };
+            Some((Ok::<_, BoxError>(Frame::data(event)), (shared, id, session, follower, seen)))
         });
-        answer::stream(StatusCode::OK, "text/event-stream", StreamBody::new(news).boxed_unsync())
+        let body = until_over(of, StreamBody::new(news).boxed_unsync());
+        answer::stream(StatusCode::OK, "text/event-stream", body)
     }
 
     async fn act(&self, session: &Session, body: Incoming) -> Response<Body> {
@@ -275,7 +304,8 @@ impl Shared {
         let (Some(cluster), true) = (self.source.cluster(), self.source.allows(client, "post").await) else {
             return answer::refused(StatusCode::FORBIDDEN, "your user may not `post` to /debug/evenkeel");
         };
-        let act = read(body).await.and_then(|bytes| serde_json::from_slice::<Act>(&bytes).ok());
+        let act =
+            read(body, BODY_MAX_BYTES).await.and_then(|bytes| serde_json::from_slice::<Act>(&bytes).ok());
         match act.map(|act| act.perform(cluster)) {
             Some(Ok(done)) => answer::json(&json!({ "message": done })),
             Some(Err(why)) => answer::refused(StatusCode::UNPROCESSABLE_ENTITY, &why),
@@ -295,8 +325,16 @@ fn asset(path: &str, known: bool) -> Option<Response<Body>> {
     Some(answer::bytes(StatusCode::OK, asset.media_type, asset.bytes))
 }
 
-async fn read(body: Incoming) -> Option<Bytes> {
-    Limited::new(body, BODY_MAX_BYTES).collect().await.ok().map(|body| body.to_bytes())
+/// Reads a body. `None` if it is larger, does not arrive in time, or breaks off.
+async fn read(body: Incoming, bytes_max: usize) -> Option<Bytes> {
+    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, bytes_max).collect()).await;
+    Some(read.ok()?.ok()?.to_bytes())
+}
+
+/// A body that ends with the session: a watch must not outlive a logout.
+fn until_over(session: Session, body: Body) -> Body {
+    let over = Box::pin(session.over());
+    StreamBody::new(BodyStream::new(body).take_until(over)).boxed_unsync()
 }
 
 /// Sends a request to the API server as the user of the session.
@@ -307,8 +345,8 @@ async fn forward(session: &Session, head: Parts, path: &str, body: Incoming) -> 
             "this dashboard shows a saved record, without a cluster",
         );
     };
-    let Some(body) = read(body).await else {
-        return answer::refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+    let Some(body) = read(body, BODY_MAX_BYTES).await else {
+        return answer::refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large, or takes too long");
     };
     let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut request = Request::builder().method(head.method).uri(format!("{path}{query}"));
@@ -323,7 +361,7 @@ async fn forward(session: &Session, head: Parts, path: &str, body: Incoming) -> 
     match client.send(request).await {
         Ok(response) => {
             let (head, body) = response.into_parts();
-            let body = body.map_err(Into::into).boxed_unsync();
+            let body = until_over(session.clone(), body.map_err(Into::into).boxed_unsync());
             let mut answer = answer::stream(head.status, "application/json", body);
             if let Some(kind) = head.headers.get(header::CONTENT_TYPE) {
                 answer.headers_mut().insert(header::CONTENT_TYPE, kind.clone());
@@ -333,3 +371,6 @@ async fn forward(session: &Session, head: Parts, path: &str, body: Incoming) -> 
         Err(error) => answer::refused(StatusCode::BAD_GATEWAY, &error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use evenkeel_env::Env;
 use http::HeaderMap;
 use kube::Client;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How long a session lasts: a working day.
@@ -33,6 +34,30 @@ pub(crate) struct Session {
     pub(crate) token: Option<Arc<str>>,
     pub(crate) expires: Instant,
     pub(crate) checked: Instant,
+    /// Whether the session was ended before its time. Clones of the session share it.
+    ended: watch::Sender<bool>,
+}
+
+impl Session {
+    /// A session that begins now.
+    pub(crate) fn new(user: User, client: Option<Client>, token: Option<Arc<str>>) -> Self {
+        let now = Instant::now();
+        let (ended, _) = watch::channel(false);
+        Self { user, client, token, expires: now + SESSION_MAX, checked: now, ended }
+    }
+
+    /// Returns when the session is over: by a logout, because its token is not good any more, or by time.
+    pub(crate) async fn over(self) {
+        let mut ended = self.ended.subscribe();
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => {}
+            () = tokio::time::sleep_until(self.expires) => {}
+        }
+    }
+
+    fn end(&self) {
+        self.ended.send_replace(true);
+    }
 }
 
 pub(crate) struct Sessions {
@@ -78,7 +103,7 @@ impl Sessions {
         sessions.retain(|_, session| session.expires > now);
         if sessions.len() >= SESSIONS_MAX {
             let oldest = sessions.iter().min_by_key(|(_, session)| session.expires).map(|(id, _)| id.clone());
-            oldest.and_then(|id| sessions.remove(&id));
+            oldest.and_then(|id| sessions.remove(&id)).iter().for_each(Session::end);
         }
         sessions.insert(id.clone(), session);
         format!("{COOKIE}={id}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}", SESSION_MAX.as_secs())
@@ -101,7 +126,7 @@ impl Sessions {
     }
 
     pub(crate) fn end(&self, id: &str) {
-        self.by_id.lock().remove(id);
+        self.by_id.lock().remove(id).iter().for_each(Session::end);
     }
 }
 
@@ -129,14 +154,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_after_its_time() {
         let sessions = Sessions::new();
-        let now = Instant::now();
-        let session = Session {
-            user: User::new("a", ["b"]),
-            client: None,
-            token: None,
-            expires: now + SESSION_MAX,
-            checked: now,
-        };
+        let session = Session::new(User::new("a", ["b"]), None, None);
         let cookie = sessions.begin(session);
         assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
         let mut headers = HeaderMap::new();
@@ -144,5 +162,28 @@ mod tests {
         assert_eq!(sessions.of(&headers).unwrap().1.user.name, "a");
         tokio::time::advance(SESSION_MAX).await;
         assert!(sessions.of(&headers).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_the_end_of_a_session_hears_of_each() {
+        let sessions = Sessions::new();
+        let begin = || {
+            let session = Session::new(User::new("a", ["b"]), None, None);
+            let cookie = sessions.begin(session.clone());
+            let id = cookie.split(['=', ';']).nth(1).unwrap().to_owned();
+            (id, session.over())
+        };
+        let ((id, out), (_, expires)) = (begin(), begin());
+        let begun = Instant::now();
+        sessions.end(&id);
+        out.await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        expires.await;
+        assert_eq!(begun.elapsed(), SESSION_MAX);
+        let (_, oldest) = begin();
+        let others: Vec<_> = (0..SESSIONS_MAX).map(|_| begin()).collect();
+        let begun = Instant::now();
+        oldest.await;
+        assert_eq!((begun.elapsed(), others.len()), (Duration::ZERO, SESSIONS_MAX));
     }
 }

@@ -181,6 +181,7 @@ mod tests {
         expires.await;
         assert_eq!(begun.elapsed(), SESSION_MAX);
         let (_, oldest) = begin();
+        tokio::time::advance(Duration::from_secs(1)).await;
         let others: Vec<_> = (0..SESSIONS_MAX).map(|_| begin()).collect();
         let begun = Instant::now();
         oldest.await;

@@ -43,6 +43,7 @@ async fn reconcile(cron: Arc<CronJob>, ctx: Ctx<Reminders>) -> Result<Action> {
     let now = clock::seconds(ctx.now());
     let jobs = ctx.kind(&JOB).children()?;
     let mut status = status(&cron, &jobs);
+    tell_about_jobs(&ctx, &cron, &jobs);
     clean_up(&ctx, &cron, &jobs).await?;
     if !cron.is_true("spec/suspend")
         && let Some((schedule, zone)) = schedule(&ctx, &cron)
@@ -51,6 +52,33 @@ async fn reconcile(cron: Arc<CronJob>, ctx: Ctx<Reminders>) -> Result<Action> {
     }
     write_status(&ctx, &CRON_JOB, &cron, &status).await.ignore_not_found()?;
     Ok(Action::await_change())
+}
+
+/// Records the events about Jobs that have ended, are gone, or were not started by this controller.
+fn tell_about_jobs(ctx: &Ctx<Reminders>, cron: &CronJob, jobs: &[Arc<Job>]) {
+    let crons = ctx.kind(&CRON_JOB);
+    let active = cron.list("status/active");
+    let is_active = |job: &Job| active.iter().any(|it| it.str("uid") == job.metadata.uid.as_deref());
+    for job in jobs {
+        let name = job.name();
+        match (conditions::finished(job.at("status")), is_active(job)) {
+            (Some(condition), true) => {
+                let condition = condition.str("type").unwrap_or_default();
+                let note = format!("Saw completed job: {name}, condition: {condition}");
+                crons.event(cron, "SawCompletedJob", note);
+            }
+            (None, false) if !job.is_deleting() => {
+                let note = format!("Saw a job that the controller did not create or forgot: {name}");
+                crons.warning(cron, "UnexpectedJob", note);
+            }
+            _ => {}
+        }
+    }
+    let is_there = |it: &&Tree| jobs.iter().any(|job| it.str("uid") == job.metadata.uid.as_deref());
+    for gone in active.iter().filter(|it| !is_there(it)) {
+        let name = gone.str("name").unwrap_or_default();
+        crons.event(cron, "MissingJob", format!("Active job went missing: {name}"));
+    }
 }
 
 /// Parses the schedule and its time zone. If one is invalid, records an event and returns `None`.

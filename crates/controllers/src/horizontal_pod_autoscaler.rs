@@ -16,7 +16,7 @@ use crate::MANAGER;
 use crate::clock::{self, Reminders};
 use crate::kinds::{HORIZONTAL_POD_AUTOSCALER, HorizontalPodAutoscaler};
 use crate::metadata_informers::MetadataInformers;
-use crate::object::{Object, OfKind, time, write_status};
+use crate::object::{Fields, Object, OfKind, time, write_status};
 
 /// How often a target is reconciled: Kubernetes' default.
 const PERIOD: Duration = Duration::from_secs(15);
@@ -62,10 +62,39 @@ async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Ctx<Autoscaler
         )
         .await?;
         let autoscalers = ctx.kind(&HORIZONTAL_POD_AUTOSCALER);
-        autoscalers.event(&autoscaler, "SuccessfulRescale", format!("New size: {replicas}"));
+        let maximum = autoscaler.i32("spec/maxReplicas").unwrap_or(0);
+        let why = match &target {
+            Target::Scale { wanted, .. } if *wanted > maximum => "above Spec.MaxReplicas",
+            _ => "below Spec.MinReplicas",
+        };
+        let note = format!("New size: {replicas}; reason: Current number of replicas {why}");
+        autoscalers.event(&autoscaler, "SuccessfulRescale", note);
     }
+    tell_failures(&ctx, &autoscaler, &status);
     write_status(&ctx, &HORIZONTAL_POD_AUTOSCALER, &autoscaler, &status).await.ignore_not_found()?;
     Ok(Action::await_change())
+}
+
+/// Records what does not work, once for each change of the conditions that say so.
+fn tell_failures(ctx: &Ctx<AutoscalerState>, autoscaler: &HorizontalPodAutoscaler, status: &Tree) {
+    for kind in ["AbleToScale", "ScalingActive"] {
+        let Some(condition) = status.condition(kind).filter(|it| it.is("status", "False")) else { continue };
+        let same = |old: &Tree| {
+            ["status", "reason", "message"].iter().all(|part| old.get(part) == condition.get(part))
+        };
+        let reason = condition.str("reason").unwrap_or_default();
+        if autoscaler.at("status").condition(kind).is_some_and(same) || reason == "ScalingDisabled" {
+            continue;
+        }
+        let message = condition.str("message").unwrap_or_default();
+        let prefix = "the HPA controller was unable to get the target's current scale: ";
+        let autoscalers = ctx.kind(&HORIZONTAL_POD_AUTOSCALER);
+        autoscalers.warning(autoscaler, reason, message.strip_prefix(prefix).unwrap_or(message));
+        if kind == "ScalingActive" && reason != "InvalidMetricSourceType" {
+            let note = format!("invalid metrics (1 invalid out of 1), first error is: {message}");
+            autoscalers.warning(autoscaler, "FailedComputeMetricsReplicas", note);
+        }
+    }
 }
 
 fn api(

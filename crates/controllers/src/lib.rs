@@ -15,9 +15,11 @@
 //! | finished Jobs with a time to live | `ttl_after_finished` | – |
 //! | garbage collector | `garbage_collector` | `graph` of owners and dependents; `decide` |
 //! | namespaces | `namespace` | `conditions` |
-//! | scheduler | `scheduler` | `placement`, `cache`, `affinity`, `queue` |
+//! | scheduler | `scheduler` | `placement`, `preemption`, `cache`, `affinity`, `interpod`, `spread`, `queue` |
 //! | simulated nodes | [`node`] | `lifecycle` of a pod, `status`, [`behaviour`](node::behaviour) |
 //! | node health | `node_lifecycle` | `taints` |
+//! | `NoExecute` taints | `taint_eviction` | `tolerance` |
+//! | pods of nodes that are gone | `pod_garbage_collector` | – |
 //! | default ServiceAccounts, root certificate | `service_account` | – |
 //! | Secrets with tokens of ServiceAccounts | `token_secret` | – |
 //! | CertificateSigningRequests: approval, signing, cleaning | `certificates` | `signers`, `age` |
@@ -36,6 +38,7 @@
 //! | `controller_ref`, `adoption` | which objects a controller owns, adopts and releases |
 //! | `controller_history` | ControllerRevisions of StatefulSets and DaemonSets |
 //! | `pod`, `pod_template` | questions about a pod; from a template to pods |
+//! | `disruption_target` | deletes a pod with the condition that tells why |
 //! | `metadata_informers` | watches the metadata of every kind |
 //! | `label_index` | finds the objects that a label selector may match |
 //! | `key_channel`, `clock` | hand keys and times to a controller by the rules of the ledger |
@@ -61,6 +64,7 @@ mod cronjob;
 mod daemonset;
 mod deployment;
 mod disruption;
+mod disruption_target;
 mod endpoints;
 mod finalizer;
 mod garbage_collector;
@@ -77,6 +81,7 @@ mod node_lifecycle;
 mod object;
 mod persistent_volume;
 mod pod;
+mod pod_garbage_collector;
 mod pod_template;
 mod replicaset;
 mod resource_quota;
@@ -84,6 +89,7 @@ mod scaled_value;
 mod scheduler;
 mod service_account;
 mod statefulset;
+mod taint_eviction;
 mod token_secret;
 mod ttl_after_finished;
 
@@ -159,6 +165,8 @@ fn add_all(manager: Manager, env: &Env, options: &Options) -> Manager {
         .controller(service_account::root_ca(options.root_ca.clone()))
         .controller(token_secret::controller(options.root_ca.clone()))
         .controller(node_lifecycle::controller())
+        .controller(taint_eviction::controller())
+        .controller(pod_garbage_collector::controller())
         .controller(endpoints::controller())
         .controller(endpoints::slice_controller())
         .controller(endpoints::mirroring_controller())

@@ -43,7 +43,7 @@ pub(crate) fn claims(provision: bool) -> Controller<Object> {
         true => Vec::new(),
         false => vec![matching::class(volume).to_owned()],
     };
-    Controller::new_with("persistentvolume-binder", PERSISTENT_VOLUME_CLAIM.source(), bind)
+    Controller::new_with("persistentvolume-controller", PERSISTENT_VOLUME_CLAIM.source(), bind)
         .watches_with(PERSISTENT_VOLUME.source(), Trigger::map(claim_of))
         .watches_indexed_with(PERSISTENT_VOLUME.source(), by_class(), free_in)
         .watches_indexed_with(STORAGE_CLASS.source(), by_class(), |class: &StorageClass| {
@@ -88,6 +88,7 @@ async fn find(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim) -> Result<Option<A
     // An empty class name asks for an existing volume.
     let wanted = claim.str("spec/storageClassName") != Some("");
     if !*ctx.state() || !known || !wanted {
+        tell_unbound(ctx, claim, class, known);
         return Ok(None);
     }
     let volume = matching::provision(claim);
@@ -101,6 +102,18 @@ async fn find(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim) -> Result<Option<A
         None => volumes.fetch(&key).await?,
     };
     Ok(made.map(Arc::new))
+}
+
+/// Records why there is no volume for a claim.
+fn tell_unbound(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim, class: &str, known: bool) {
+    let claims = ctx.kind(&PERSISTENT_VOLUME_CLAIM);
+    if class.is_empty() {
+        let why = "no persistent volumes available for this claim and no storage class is set";
+        claims.event(claim, "FailedBinding", why);
+    } else if !known {
+        let why = format!("storageclass.storage.k8s.io \"{class}\" not found");
+        claims.warning(claim, "ProvisioningFailed", why);
+    }
 }
 
 /// Grows a provisioned volume with its claim, as a volume resizer does.

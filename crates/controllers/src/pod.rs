@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use evenkeel_runtime::Index;
 use evenkeel_tree::Tree;
 use jiff::Timestamp;
 
@@ -62,6 +63,14 @@ pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
 /// Returns the node that the pod is bound to.
 pub(crate) fn node_name(pod: &Pod) -> Option<&str> {
     pod.str("spec/nodeName").filter(|name| !name.is_empty())
+}
+
+/// The name of the index of the pods by their node.
+pub(crate) const BY_NODE: &str = "node";
+
+/// The index of the pods by their node.
+pub(crate) fn by_node() -> Index<Pod> {
+    Index::new(BY_NODE, |pod: &Pod| node_name(pod).map(str::to_owned).into_iter().collect())
 }
 
 /// A host port that a pod uses: address, protocol and number.

@@ -2,27 +2,36 @@
 //!
 //! One key stands for the whole [`SchedulingQueue`]: each reconcile takes pods from it, by priority, until none is
 //! active. The [`SchedulerCache`] holds what is taken on each node. It follows every change of a pod and every placement
-//! that the scheduler makes, so that two pods never get the same room.
+//! that the scheduler makes, so that two pods never get the same room. A pod that fits nowhere may make room by
+//! [`preemption`].
 //!
-//! *Invariant:* the scheduler writes pods through `/binding` and `/status` alone.
+//! *Invariant:* the scheduler writes pods through `/binding` and `/status`, and deletes only those that it preempts.
 
 pub(crate) mod affinity;
 mod cache;
+mod groups;
+mod interpod;
 mod placement;
+mod preempt;
+mod preemption;
 mod queue;
+mod spread;
+mod terms;
 
 use std::sync::Arc;
 
-use cache::{PodRequests, SchedulerCache};
+use cache::{PlacedPod, SchedulerCache};
 use evenkeel_runtime::{Action, Controller, Ctx, Error, Event, Request, Result, ResultExt, Trigger};
 use kube::Api;
 use kube::core::DynamicObject;
 use kube::core::params::{Patch, PostParams};
 use parking_lot::Mutex;
+use placement::{Misfits, NO_NODES, Placement, describe};
+use preemption::{Candidate, Refused};
 use queue::SchedulingQueue;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::kinds::{NODE, Node, POD, Pod};
+use crate::kinds::{NAMESPACE, NODE, Namespace, Node, POD, POD_DISRUPTION_BUDGET, Pod};
 use crate::object::{OfKind, time};
 use crate::{clock, pod};
 
@@ -39,13 +48,18 @@ struct SchedulerState {
 /// The scheduler as a controller.
 pub(crate) fn controller() -> Controller<DynamicObject> {
     let state = Arc::new(Mutex::new(SchedulerState::default()));
-    let (by_pods, by_nodes) = (state.clone(), state.clone());
+    let (by_pods, by_nodes, by_namespaces) = (state.clone(), state.clone(), state.clone());
     Controller::without_primary("default-scheduler", reconcile)
         .watches_with(POD.source(), Trigger::events(move |event| by_pods.lock().follow_pod(event).then(key)))
         .watches_with(
             NODE.source(),
             Trigger::events(move |event| by_nodes.lock().follow_node(event).then(key)),
         )
+        .watches_with(
+            NAMESPACE.source(),
+            Trigger::events(move |event| by_namespaces.lock().follow_namespace(event).then(key)),
+        )
+        .reads_with(POD_DISRUPTION_BUDGET.source())
         .field_manager(MANAGER)
         .state(state)
 }
@@ -60,21 +74,44 @@ impl SchedulerState {
     fn follow_pod(&mut self, event: &Event<Pod>) -> bool {
         let key = Request::of(&**event.object());
         let Some(pod) = event.new_object() else {
-            self.cache.forget(event.object().metadata.uid.as_deref().unwrap_or_default());
+            let uid = event.object().metadata.uid.as_deref().unwrap_or_default();
+            self.cache.forget(uid);
+            self.cache.forget_nomination(uid);
             self.queue.remove(&key);
             return self.retry();
         };
         self.cache.observe(pod);
         if queue::is_waiting(pod) {
-            let known =
-                event.old().is_some_and(|old| old.at("spec") == pod.at("spec") && queue::is_waiting(old));
-            if !known {
+            let same = |old: &Arc<Pod>| {
+                old.at("spec") == pod.at("spec") && old.metadata.labels == pod.metadata.labels
+            };
+            if !event.old().is_some_and(|old| queue::is_waiting(old) && same(old)) {
                 self.queue.add(key, queue::priority(pod));
             }
             return self.queue.has_next();
         }
         self.queue.remove(&key);
-        pod::is_finished(pod) && !event.old().is_some_and(|old| pod::is_finished(old)) && self.retry()
+        if pod::is_finished(pod) {
+            return !event.old().is_some_and(|old| pod::is_finished(old)) && self.retry();
+        }
+        let same =
+            |old: &Arc<Pod>| pod::node_name(old) == pod::node_name(pod) && groups::same_group(old, pod);
+        if pod::node_name(pod).is_some() && !event.old().is_some_and(same) {
+            self.queue.retry_related();
+            return self.queue.has_next();
+        }
+        false
+    }
+
+    /// Follows the labels of namespaces, which terms of affinity select. Returns whether a pod is active.
+    fn follow_namespace(&mut self, event: &Event<Namespace>) -> bool {
+        let labels = event.new_object().map(|it| it.metadata.labels.clone().unwrap_or_default());
+        self.cache.observe_namespace(event.object().name(), labels);
+        if event.old().map(|old| &old.metadata.labels) == event.new_object().map(|new| &new.metadata.labels) {
+            return false;
+        }
+        self.queue.retry_related();
+        self.queue.has_next()
     }
 
     /// Follows a change of a node. Returns whether a pod is active that may fit now.
@@ -121,31 +158,78 @@ async fn reconcile(_: Request, ctx: Ctx<Mutex<SchedulerState>>) -> Result<Action
 
 async fn schedule(ctx: &Ctx<Mutex<SchedulerState>>, key: &Request) -> Result<()> {
     let Some(pod) = ctx.kind(&POD).get(key)? else { return Ok(()) };
-    let uid = pod.metadata.uid.clone().unwrap_or_default();
-    let nodes = ctx.kind(&NODE).cache()?.list();
-    let requests = PodRequests::of(&pod);
+    let incoming = PlacedPod::new(pod.clone());
     let placed = {
         let mut state = ctx.state().lock();
-        if !queue::is_waiting(&pod) || state.cache.is_placed(&uid) {
+        if !queue::is_waiting(&pod) || state.cache.is_placed(incoming.uid()) {
             return Ok(());
         }
-        let placed = placement::place(&pod, &requests, &nodes, &state.cache);
+        let placed = placement::place(&incoming, &mut state.cache);
         match &placed {
             // Placed before the binding is written, so that no other pod gets the room in the meantime.
-            Ok(node) => state.cache.place(&uid, node, requests),
-            Err(_) => state.queue.add_unschedulable(key.clone(), queue::priority(&pod)),
+            Placement::Node(node) => {
+                state.cache.nominate(&pod, None);
+                state.cache.place(node, incoming.clone());
+                state.queue.retry_related();
+            }
+            Placement::None(_) => {
+                state.queue.add_unschedulable(key.clone(), queue::priority(&pod), needs_pods(&pod));
+            }
         }
         placed
     };
     match placed {
-        Ok(node) => {
+        Placement::Node(node) => {
             let bound = bind(ctx, &pod, &node).await;
             if bound.is_err() {
-                ctx.state().lock().cache.forget(&uid);
+                ctx.state().lock().cache.forget(incoming.uid());
             }
             bound
         }
-        Err(unschedulable) => report(ctx, &pod, &unschedulable.message).await,
+        Placement::None(misfits) => fail(ctx, &incoming, &misfits).await,
+    }
+}
+
+/// Whether the placement of other pods may make room for a pod that fits nowhere.
+fn needs_pods(pod: &Pod) -> bool {
+    let affinity = pod.at("spec/affinity");
+    affinity.has("podAffinity")
+        || affinity.has("podAntiAffinity")
+        || pod.has("spec/topologySpreadConstraints")
+}
+
+/// Evicts other pods for a pod that fits nowhere, or reports why that would not help.
+async fn fail(ctx: &Ctx<Mutex<SchedulerState>>, incoming: &PlacedPod, misfits: &Misfits) -> Result<()> {
+    let pod = &incoming.pod;
+    if misfits.is_empty() {
+        return report(ctx, pod, NO_NODES, &Value::Null).await;
+    }
+    let message = describe(misfits.len(), misfits.values());
+    let budgets = ctx.kind(&POD_DISRUPTION_BUDGET).cache()?.list();
+    let budgets: Vec<_> = budgets.iter().filter_map(|budget| preemption::Budget::of(budget)).collect();
+    let chosen = {
+        let mut state = ctx.state().lock();
+        let chosen = preemption::evaluate(incoming, misfits, &budgets, &mut state.cache);
+        match &chosen {
+            Ok(candidate) => state.cache.nominate(pod, Some(&candidate.node)),
+            Err(refused) if !refused.keeps_nomination => state.cache.nominate(pod, None),
+            Err(_) => {}
+        }
+        chosen
+    };
+    let nominated = pod.at("status/nominatedNodeName");
+    match chosen {
+        Ok(Candidate { node, victims, .. }) => {
+            report(ctx, pod, &message, &json!({"nominatedNodeName": node})).await?;
+            preempt::make_room(ctx, pod, &node, &victims).await
+        }
+        Err(Refused { message: why, keeps_nomination }) => {
+            // There are no resource claims in this cluster, which kube-scheduler would look at before.
+            let message = format!("{message} no new claims to deallocate, preemption: {why}");
+            let ends = !keeps_nomination && !nominated.is_null();
+            let status = if ends { json!({"nominatedNodeName": null}) } else { Value::Null };
+            report(ctx, pod, &message, &status).await
+        }
     }
 }
 
@@ -165,22 +249,37 @@ async fn bind(ctx: &Ctx<Mutex<SchedulerState>>, pod: &Pod, node: &str) -> Result
     Ok(())
 }
 
-/// Writes to the pod's status why it is unschedulable, unless the status says so already.
-async fn report(ctx: &Ctx<Mutex<SchedulerState>>, pod: &Pod, message: &str) -> Result<()> {
+/// Writes to the pod's status why it is unschedulable, and the node on which room is made, unless the status says so
+/// already.
+async fn report(
+    ctx: &Ctx<Mutex<SchedulerState>>,
+    pod: &Pod,
+    message: &str,
+    nomination: &Value,
+) -> Result<()> {
     let told = pod::condition(pod, "PodScheduled").filter(|told| told.is("status", "False"));
-    if told.is_some_and(|told| told.is("message", message)) {
+    let known = told.is_some_and(|told| told.is("message", message));
+    let nominated = nomination
+        .get("nominatedNodeName")
+        .is_none_or(|node| pod.str("status/nominatedNodeName") == node.as_str());
+    if known && nominated {
         return Ok(());
     }
-    let since = told.map(|told| told.at("lastTransitionTime").clone());
-    let since = since.unwrap_or_else(|| time(clock::seconds(ctx.now())));
-    let condition = json!({
-        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-        "lastTransitionTime": since, "observedGeneration": pod.metadata.generation,
-    });
-    let status = json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}});
-    let (pods, patch) = (ctx.kind(&POD), Patch::Strategic(status));
+    let mut status = if nomination.is_object() { nomination.clone() } else { json!({}) };
+    if !known {
+        let since = told.map(|told| told.at("lastTransitionTime").clone());
+        let since = since.unwrap_or_else(|| time(clock::seconds(ctx.now())));
+        status["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
+            "lastTransitionTime": since, "observedGeneration": pod.metadata.generation,
+        }]);
+    }
+    let patch = Patch::Strategic(json!({"metadata": {"uid": pod.metadata.uid}, "status": status}));
+    let pods = ctx.kind(&POD);
     let written = pods.patch_subresource("status", &Request::of(pod), &patch).await;
     written.ignore_not_found().map_err(Error::from)?;
-    pods.warning(pod, "FailedScheduling", message);
+    if !known {
+        pods.warning(pod, "FailedScheduling", message);
+    }
     Ok(())
 }

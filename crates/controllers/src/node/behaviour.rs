@@ -35,7 +35,7 @@
 //! | `never-start` | `start-after: never` |
 //! | `image-pull-error` | `pull: fail` |
 //!
-//! *Precedence:* an annotation for the container precedes one for the pod, and any annotation precedes any rule. If
+//! *Precedence:* words precede commands. An annotation for the container precedes one for the pod, and any annotation precedes any rule. If
 //! several rules match, the one added last applies. Words are independent of each other: a rule may set the exit code,
 //! and an annotation the log. A value that is invalid for its word is ignored, and the pod gets a warning event
 //! `InvalidBehaviour`.
@@ -43,8 +43,22 @@
 //! *Without words* a container starts after 50 ms and is ready at once. An init container exits with code 0. A container
 //! of a pod with the restart policy `Always`, a sidecar and a debug container run until they are stopped; so does the
 //! image `pause`. A container of a pod with another restart policy exits with code 0 after 500 ms, so that the pods of a
-//! Job succeed. If the command of a container is `true`, `false` or `sleep`, the container does what the command says.
-//! Other commands, shell scripts among them, are not interpreted.
+//! Job succeed.
+//!
+//! *Commands:* a container whose command the node understands does what the command says: it prints, writes files, takes
+//! its time and exits. The node understands `sh -c SCRIPT` (and `bash`, `ash`, `dash`), and these programs without a shell:
+//! `true`, `false`, `sleep`, `echo`, `cat`, `touch`, `rm`, `test`, `expr`, `seq`, `date`, `hostname` and `tail -f /dev/null`.
+//! `mkdir`, `chmod`, `chown`, `trap` and `wait` succeed and do nothing. Of the shell's language it understands:
+//!
+//! - `;`, `&&`, `||`, `!`, `{ …; }`, `if`, `while`, `until`, `for`, functions, `exit`, `exec`, `return`, `break`, `continue`,
+//!   `set -e`, comments and quotes
+//! - variables, also those of `env` with a value or a `fieldRef`, `$?`, `${NAME:-DEFAULT}`, `$(…)`, `$((…))`, `$RANDOM`
+//! - `>` and `>>` to files, `2>&1`, `2>/dev/null`; a termination message in its file
+//! - files in an `emptyDir`, which belong to the pod, in a `hostPath`, which belong to the node, and in the container itself,
+//!   which end with its run. A script finds what others have written before it started.
+//!
+//! There are no pipes, no background and no other programs. If a script comes to something that is not understood, the
+//! container does what it would do without a command. A loop without end runs until it is stopped.
 //!
 //! *How runs are counted for a list:* within one container of one pod. For a pod of a Job, the runs of all pods of that
 //! Job count (for an indexed Job, of that index), so that `exit-code: 1,1,0` makes a Job fail twice and then succeed.

@@ -9,7 +9,7 @@ use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::behaviour::{Behaviour, Delay, Pull, RUN, START};
+use super::behaviour::{Behaviour, Delay, LogLine, Pull, RUN, START};
 use super::container_ids::{container_id, image_id};
 use super::probe::{Health, Probes};
 use super::script::Run;
@@ -113,6 +113,18 @@ pub(crate) struct ContainerMemory {
     run: Option<Run>,
 }
 
+impl ContainerMemory {
+    /// Returns what the present run prints.
+    fn prints(&self) -> Option<Vec<LogLine>> {
+        Some(self.run.as_ref().map(|run| run.log.clone()).unwrap_or_default())
+    }
+
+    /// Whether the container runs a command that the node understands.
+    pub(crate) fn has_run(&self) -> bool {
+        self.run.is_some()
+    }
+}
+
 /// What happened to a container, for the pod's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
@@ -152,8 +164,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) trouble: Option<&'a str>,
     /// How many runs earlier pods had, for the list of exit codes.
     pub(crate) earlier_runs: i32,
-    /// Interprets the command of the container.
-    pub(crate) interpret: &'a dyn Fn(&Tree) -> Option<Run>,
+    /// Interprets the command of the container, for a run after so many restarts.
+    pub(crate) interpret: &'a dyn Fn(&Tree, i32) -> Option<Run>,
     pub(crate) now: Now,
 }
 
@@ -162,8 +174,8 @@ pub(crate) struct Turn<'a> {
 pub(crate) struct Outcome {
     pub(crate) status: Tree,
     pub(crate) notes: Vec<Note>,
-    /// Whether a run has begun.
-    pub(crate) started: bool,
+    /// What a run prints that has begun.
+    pub(crate) started: Option<Vec<LogLine>>,
 }
 
 /// How a run ends.
@@ -212,7 +224,7 @@ impl Turn<'_> {
             (memory.state, memory.restarts, memory.since) = (state, restarts, self.now.instant);
         }
         if state == State::Running && memory.run.is_none() && unknown {
-            memory.run = (self.interpret)(self.container);
+            memory.run = (self.interpret)(self.container, restarts);
         }
         if self.may_start && memory.startable.is_none() {
             memory.startable = Some(self.now.instant);
@@ -340,7 +352,7 @@ impl Turn<'_> {
 
     /// Starts a run. A run that ends immediately is finished in the same step.
     fn start(&self, memory: &mut ContainerMemory, restarts: i32) -> Outcome {
-        memory.run = (self.interpret)(self.container);
+        memory.run = (self.interpret)(self.container, restarts);
         let mut notes = self.start_notes(restarts);
         let exit = self.exit(memory, restarts);
         let health = self.probes().health(self.behaviour, Duration::ZERO);
@@ -352,7 +364,7 @@ impl Turn<'_> {
             Some(exit) if exit.after.is_zero() => self.end(memory, &running, &exit, &mut notes),
             _ => running,
         };
-        Outcome { status, notes, started: true }
+        Outcome { status, notes, started: memory.prints() }
     }
 
     fn start_notes(&self, restarts: i32) -> Vec<Note> {
@@ -445,7 +457,7 @@ impl Turn<'_> {
         let exit = self.exit(memory, self.restarts());
         if let Some(exit) = exit.as_ref().filter(|exit| exit.after <= elapsed) {
             let status = self.end(memory, self.old, exit, &mut notes);
-            return Outcome { status, notes, started: false };
+            return Outcome { status, notes, started: None };
         }
         if self.must_restart_for_resize() {
             let text = format!("Container {} resize requires restart", self.name());
@@ -453,8 +465,10 @@ impl Turn<'_> {
             let ended = self.terminated(self.old, KILLED, Some("Error"), None);
             let health = self.probes().health(self.behaviour, Duration::ZERO);
             let state = tree!({"running": tree!({"startedAt": time(self.now.time)})});
-            let status = self.status(state, health, self.restarts().saturating_add(1), ended);
-            return Outcome { status, notes, started: true };
+            let restarts = self.restarts().saturating_add(1);
+            memory.run = (self.interpret)(self.container, restarts);
+            let status = self.status(state, health, restarts, ended);
+            return Outcome { status, notes, started: memory.prints() };
         }
         let health = self.probes().health(self.behaviour, elapsed);
         let next = health.next.into_iter().chain(exit.map(|exit| exit.after - elapsed)).min();
@@ -468,7 +482,7 @@ impl Turn<'_> {
             self.restarts(),
             self.old.at("lastState").clone(),
         );
-        Outcome { status, notes, started: false }
+        Outcome { status, notes, started: None }
     }
 
     /// Returns the status after a run: terminated, or waiting for the next restart.
@@ -484,7 +498,13 @@ impl Turn<'_> {
         }
         let (reason, message) = match exit.probe {
             Some(_) => (None, None),
-            None => (self.behaviour.exit_reason.as_deref(), self.behaviour.exit_message.as_deref()),
+            None => {
+                let scripted = self.behaviour.exit_codes.is_none() && self.behaviour.run_for.is_none();
+                let run = memory.run.as_ref().filter(|_| scripted);
+                let message = self.behaviour.exit_message.as_deref();
+                let message = message.or(run.and_then(|run| run.message.as_deref()));
+                (self.behaviour.exit_reason.as_deref(), message)
+            }
         };
         let ended = self.terminated(running, exit.code, reason, message);
         let restarts = running.i32("restartCount").unwrap_or(0);
@@ -563,14 +583,15 @@ impl Turn<'_> {
         let running = self.status(state, Health::NONE, restarts, self.old.at("lastState").clone());
         let mut notes = Vec::new();
         let status = self.end(memory, &running, &crash, &mut notes);
-        Outcome { status, notes, started: false }
+        Outcome { status, notes, started: None }
     }
 
     /// Returns how all further runs end, if they all end alike and are followed by a restart.
     fn endless_crash(&self, memory: &ContainerMemory) -> Option<Exit> {
         let codes = self.behaviour.exit_codes.as_ref().map_or(0, Vec::len);
         let last = usize::try_from(self.restarts()).unwrap_or(0) + 1 >= codes;
-        let constant = last && memory.run.is_none() && self.trouble.is_none();
+        let repeats = memory.run.as_ref().is_none_or(|run| run.repeats);
+        let constant = last && repeats && self.trouble.is_none();
         let exit = self.exit(memory, self.restarts()).filter(|_| constant)?;
         (exit.after < BACK_OFF_RESET && self.restarts_after(exit.code)).then_some(exit)
     }

@@ -15,19 +15,20 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::addresses::Addresses;
-use super::behaviour::{Behaviour, InvalidWord};
+use super::behaviour::{Behaviour, InvalidWord, LogLine};
 use super::container::{Note, Now};
 use super::events::EventBudgets;
 use super::lifecycle::{self, PodMemory, Step, Surroundings};
 use super::logs::Logs;
 use super::references::{self, Found, Missing, Reference, Referent};
 use super::rules::Rules;
+use super::script::{Site, Volumes};
 use super::status::{CONTAINERS, EPHEMERAL_CONTAINERS, Host, INIT_CONTAINERS, find, name};
-use super::{MANAGER, NodeOptions, registration, script};
+use super::{MANAGER, NodeOptions, is_stopped, registration, script};
 use crate::clock::{self, Reminders};
 use crate::controller_ref::controller_of_kind;
 use crate::key_channel;
-use crate::kinds::{CONFIG_MAP, JOB, PERSISTENT_VOLUME_CLAIM, POD, Pod, SECRET, SERVICE_ACCOUNT};
+use crate::kinds::{CONFIG_MAP, JOB, NODE, Node, PERSISTENT_VOLUME_CLAIM, POD, Pod, SECRET, SERVICE_ACCOUNT};
 use crate::metadata_informers::Metadata;
 use crate::object::{Kind, Object, OfKind, write_status};
 use crate::pod::{self, HostPort};
@@ -45,6 +46,8 @@ type KnownKeys = (String, BTreeSet<String>);
 #[derive(Debug)]
 struct Kubelets {
     count: usize,
+    /// The nodes that have stopped.
+    stopped: Mutex<BTreeSet<usize>>,
     rules: Rules,
     logs: Logs,
     addresses: Mutex<BTreeMap<usize, Addresses>>,
@@ -60,6 +63,8 @@ struct Kubelets {
     ports: Mutex<BTreeMap<usize, BTreeMap<String, BTreeSet<HostPort>>>>,
     /// How many pods of a Job, or of one of its indexes, have run, for lists of exit codes.
     job_runs: Mutex<BTreeMap<(String, String), i32>>,
+    /// The files that commands write.
+    volumes: Volumes,
     budgets: EventBudgets,
     reminders: Reminders,
 }
@@ -70,6 +75,7 @@ pub(crate) fn kubelet(env: &Env, options: &NodeOptions) -> Controller<Object> {
     let (looks, to_look_at) = key_channel::channel(env, "kubelet: pods whose rules changed");
     let kubelets = Arc::new(Kubelets {
         count: options.count,
+        stopped: Mutex::default(),
         rules: options.rules.clone(),
         logs: options.logs.clone(),
         addresses: Mutex::default(),
@@ -79,10 +85,12 @@ pub(crate) fn kubelet(env: &Env, options: &NodeOptions) -> Controller<Object> {
         keys: Mutex::default(),
         ports: Mutex::default(),
         job_runs: Mutex::default(),
+        volumes: Volumes::default(),
         budgets: EventBudgets::default(),
         reminders,
     });
     let (ours, gone, ruled) = (kubelets.clone(), kubelets.clone(), Arc::downgrade(&kubelets));
+    let by_nodes = kubelets.clone();
     options.rules.listen(move || {
         let known = ruled.upgrade().map(|kubelets| kubelets.known.lock().clone());
         known.into_iter().flatten().for_each(|key| looks.send(key));
@@ -90,6 +98,7 @@ pub(crate) fn kubelet(env: &Env, options: &NodeOptions) -> Controller<Object> {
     let mut controller = Controller::new_with("kubelet", POD.source(), reconcile)
         .filter(Predicate::new(move |event: &Event<Pod>| ours.node_of(event.object()).is_some()))
         .watches_with(POD.source(), Trigger::events(move |event| gone.follow(event)))
+        .watches_with(NODE.source(), Trigger::events(move |event| by_nodes.follow_node(event)))
         .stream("restart", due)
         .stream("rules", to_look_at);
     for (referent, kind) in REFERENTS {
@@ -124,11 +133,31 @@ fn resource(kind: &'static Kind) -> ApiResource {
 impl Kubelets {
     /// Returns the index of the simulated node that the pod is bound to.
     fn node_of(&self, pod: &Pod) -> Option<usize> {
-        let number: usize = pod::node_name(pod)?.strip_prefix("node-")?.parse().ok()?;
+        self.index_of(pod::node_name(pod)?)
+    }
+
+    /// Returns the index of the simulated node with this name.
+    fn index_of(&self, name: &str) -> Option<usize> {
+        let number: usize = name.strip_prefix("node-")?.parse().ok()?;
         (1..=self.count).contains(&number).then(|| number - 1)
     }
 
-    /// Updates the addresses of the nodes' pods. Triggers no reconcile.
+    /// Follows which nodes have stopped. Returns the pods to look at again: those of a node that has started again.
+    fn follow_node(&self, event: &Event<Node>) -> Vec<Request> {
+        let Some(node) = self.index_of(event.object().name()) else { return Vec::new() };
+        let stopped = event.new_object().is_some_and(|node| is_stopped(node));
+        let mut known = self.stopped.lock();
+        if stopped {
+            known.insert(node);
+            return Vec::new();
+        }
+        match known.remove(&node) && event.new_object().is_some() {
+            true => self.known.lock().iter().cloned().collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Follows the addresses of the pods. Triggers no reconcile.
     fn follow(&self, event: &Event<Pod>) -> Option<Request> {
         let pod = event.object();
         let (node, uid) = (self.node_of(pod)?, pod.metadata.uid.as_deref()?);
@@ -149,6 +178,7 @@ impl Kubelets {
                 self.release_ports(node, uid);
                 self.memories.lock().remove(uid);
                 self.logs.forget(uid);
+                self.volumes.forget(uid);
                 self.known.lock().remove(&Request::of(&**pod));
             }
         }
@@ -213,6 +243,9 @@ async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
     let (Some(node), Some(uid)) = (kubelets.node_of(&pod), pod.metadata.uid.as_deref()) else {
         return Ok(Action::await_change());
     };
+    if kubelets.stopped.lock().contains(&node) {
+        return Ok(Action::await_change());
+    }
     let missing = match lifecycle::needs_references(&pod) {
         true => missing(&ctx, &pod).await?,
         false => Missing::default(),
@@ -221,7 +254,7 @@ async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
     let step = look(&ctx, &pod, (node, uid), &missing, &mut memory);
     // Nothing needs to be remembered of a pod at rest: its status shows when its containers started.
     let at_rest = step.status.is_none() && step.wakes == Default::default() && !pod.is_deleting();
-    if !at_rest || !missing_nothing(&missing) {
+    if !at_rest || !missing_nothing(&missing) || memory.has_runs() {
         kubelets.memories.lock().insert(uid.to_owned(), memory);
     }
     finish(&ctx, &pod, (node, uid), step).await
@@ -251,11 +284,16 @@ fn look(
         invalid.lock().extend(wrong);
         behaviour
     };
+    let now = Now { time: clock::seconds(ctx.now()), instant: Instant::now() };
+    let interpret = |container: &Tree, restarts: i32| {
+        let (volumes, started) = (&kubelets.volumes, (now.instant, now.time));
+        script::interpret(container, &Site { pod, node, volumes, started, restarts })
+    };
     let around = Surroundings {
         host: &host,
-        now: Now { time: clock::seconds(ctx.now()), instant: Instant::now() },
+        now,
         behaviour: &behaviour,
-        interpret: &script::interpret,
+        interpret: &interpret,
         missing,
         refusal: if is_new { kubelets.take_ports(node, uid, pod) } else { None },
     };
@@ -280,7 +318,9 @@ async fn finish(ctx: &Ctx<Kubelets>, pod: &Pod, (node, uid): (usize, &str), step
     let kubelets = ctx.state();
     if let Some(status) = &step.status {
         write_status(ctx, &POD, pod, status).await.ignore_not_found()?;
-        step.started.iter().for_each(|container| begin_log(ctx, pod, uid, container, status));
+        for (container, lines) in step.started {
+            begin_log(ctx, pod, uid, (&container, lines), status);
+        }
     }
     kubelets.budgets.tell(ctx, node, pod, step.notes);
     if step.remove {
@@ -292,16 +332,22 @@ async fn finish(ctx: &Ctx<Kubelets>, pod: &Pod, (node, uid): (usize, &str), step
 }
 
 /// Begins the log of a container's run.
-fn begin_log(ctx: &Ctx<Kubelets>, pod: &Pod, uid: &str, container: &str, status: &Tree) {
+fn begin_log(
+    ctx: &Ctx<Kubelets>,
+    pod: &Pod,
+    uid: &str,
+    (container, printed): (&str, Vec<LogLine>),
+    status: &Tree,
+) {
     let kubelets = ctx.state();
     let lists = [CONTAINERS, INIT_CONTAINERS, EPHEMERAL_CONTAINERS];
     let spec = lists.iter().flat_map(|(spec, _)| pod.list(spec)).find(|it| name(it) == container);
     let Some(spec) = spec else { return };
     let image = spec.str("image").unwrap_or_default();
     let (Behaviour { log, .. }, _) = kubelets.rules.behaviour(pod, container, image);
-    let lines = log.or_else(|| script::interpret(spec).map(|run| run.log)).unwrap_or_default();
     let status = lists.iter().map(|(_, list)| find(status.list(list), container)).find(|it| !it.is_null());
     let restarts = status.and_then(|status| status.i32("restartCount")).unwrap_or(0);
+    let lines = log.unwrap_or(printed);
     kubelets.logs.begin(uid, container, restarts, clock::seconds(ctx.now()), lines);
 }
 

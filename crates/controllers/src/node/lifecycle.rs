@@ -9,7 +9,7 @@ use std::time::Duration;
 use evenkeel_tree::{Tree, tree};
 use tokio::time::Instant;
 
-use super::behaviour::{Behaviour, Delay, START, STOP};
+use super::behaviour::{Behaviour, Delay, LogLine, START, STOP};
 use super::container::{ContainerMemory, KILLED, Note, Now, Role, State, TERMINATED, Turn};
 use super::references::Missing;
 use super::script::Run;
@@ -28,8 +28,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) now: Now,
     /// Returns the behaviour of a container, given its name and image.
     pub(crate) behaviour: &'a dyn Fn(&str, &str) -> Behaviour,
-    /// Interprets the command of a container.
-    pub(crate) interpret: &'a dyn Fn(&Tree) -> Option<Run>,
+    /// Interprets the command of a container, for a run after so many restarts.
+    pub(crate) interpret: &'a dyn Fn(&Tree, i32) -> Option<Run>,
     pub(crate) missing: &'a Missing,
     /// The reason and message with which the node refuses the pod, if it does.
     pub(crate) refusal: Option<(&'static str, String)>,
@@ -49,7 +49,14 @@ pub(crate) struct PodMemory {
     told: Vec<String>,
 }
 
-/// What a node does for a pod in one step.
+impl PodMemory {
+    /// Whether a container runs a command that the node understands, and must not begin anew.
+    pub(crate) fn has_runs(&self) -> bool {
+        self.containers.values().flatten().any(ContainerMemory::has_run)
+    }
+}
+
+/// What a node does for a pod now.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Step {
     /// The next status, if it differs from the current one.
@@ -59,8 +66,8 @@ pub(crate) struct Step {
     pub(crate) notes: Vec<Note>,
     /// When to look at the pod again, unless something changes earlier.
     pub(crate) wakes: Wakes,
-    /// The containers that have begun a new run.
-    pub(crate) started: Vec<String>,
+    /// The containers whose next run has begun, and what their commands print.
+    pub(crate) started: Vec<(String, Vec<LogLine>)>,
 }
 
 /// Whether a container of the pod waits for its start, which may need objects that the pod refers to.
@@ -177,8 +184,8 @@ impl<'a> Look<'a, '_> {
         let memory = self.memory.containers.entry(name.to_owned()).or_default();
         let outcome = turn.take(memory, &mut self.step.wakes);
         self.step.notes.extend(outcome.notes);
-        if outcome.started {
-            self.step.started.push(name.to_owned());
+        if let Some(lines) = outcome.started {
+            self.step.started.push((name.to_owned(), lines));
         }
         outcome.status
     }

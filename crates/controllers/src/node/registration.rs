@@ -129,6 +129,16 @@ pub(crate) fn status(options: &NodeOptions, index: usize, now: Timestamp) -> Tre
     })
 }
 
+/// Returns the status of a node that is healthy again. What others have added to the present status, such as resources of
+/// devices, is kept.
+pub(crate) fn recovered(present: &Tree, healthy: &Tree) -> Tree {
+    let mut status = if present.is_null() { healthy.clone() } else { present.clone() };
+    for (name, value) in healthy.members().filter(|(name, _)| !present.has(name) || *name == "conditions") {
+        status.set(name, value.clone());
+    }
+    status
+}
+
 fn conditions(now: Timestamp) -> Vec<Tree> {
     let all = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),

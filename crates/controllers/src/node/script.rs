@@ -1,29 +1,200 @@
-//! Interprets the command of a container, as far as a simulated node understands it.
+//! What the command of a container does, as far as a simulated node understands it.
+//!
+//! No process runs. A script is read once, when its container starts, and what it would do is computed: the lines that it
+//! prints with their times, the files that it writes, and when it ends with which code. The [documentation of
+//! behaviours](super::behaviour) says which commands are understood. A command that is not understood makes the whole script
+//! one that is not understood, and the container does what a container does without a command.
 
+mod arithmetic;
+mod builtin;
+mod files;
+mod lexer;
+mod machine;
+mod syntax;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel_tree::Tree;
+use files::Files;
+pub(crate) use files::Volumes;
+use jiff::Timestamp;
+use machine::Machine;
+use tokio::time::Instant;
 
 use super::behaviour::LogLine;
+use crate::kinds::Pod;
 
-/// What a command does in one run.
+/// What one run of a command does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// When the run ends, and its exit code. `None` if it goes on until it is stopped.
+    /// After how long the run ends, and its exit code; none if it goes on until it is stopped.
     pub(crate) exit: Option<(Duration, i32)>,
     /// What the run prints.
     pub(crate) log: Vec<LogLine>,
+    /// What the run writes to the file for its termination message.
+    pub(crate) message: Option<String>,
+    /// Whether every run of the command does the same.
+    pub(crate) repeats: bool,
 }
 
-/// Returns what the command of a container does, or `None` if the node does not understand the command.
-pub(crate) fn interpret(container: &Tree) -> Option<Run> {
-    let words: Vec<&str> = container.texts("command").chain(container.texts("args")).collect();
-    let (program, arguments) = words.split_first().filter(|_| container.has("command"))?;
-    let exit = |after, code| Some(Run { exit: Some((after, code)), log: Vec::new() });
-    match (program.rsplit('/').next()?, arguments) {
-        ("true", _) => exit(Duration::ZERO, 0),
-        ("false", _) => exit(Duration::ZERO, 1),
-        ("sleep", [length]) => exit(Duration::from_secs(length.parse().ok()?), 0),
+/// Where a command runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site<'a> {
+    pub(crate) pod: &'a Pod,
+    /// The index of the node.
+    pub(crate) node: usize,
+    pub(crate) volumes: &'a Volumes,
+    pub(crate) started: (Instant, Timestamp),
+    /// How often the container has been started again.
+    pub(crate) restarts: i32,
+}
+
+/// Returns what the command of a container does; `None` if the node does not understand it.
+pub(crate) fn interpret(container: &Tree, site: &Site<'_>) -> Option<Run> {
+    if !container.has("command") {
+        return None;
+    }
+    let (variables, complete) = environment(container, site.pod);
+    let words = container.texts("command").chain(container.texts("args"));
+    let words: Vec<_> = words.map(|word| references(word, &variables)).collect();
+    let mut files = Files::new(site.volumes, site.pod, container, site.node);
+    let mut machine = Machine::new(&mut files, site.started);
+    machine.has_unknown_variables = !complete;
+    machine.variables = variables;
+    machine.host_name = site.pod.str("spec/hostname").unwrap_or(site.pod.name()).to_owned();
+    machine.random = seed(site, container);
+    let exit = match shell_script(&words) {
+        Some((script, exits_on_error)) => {
+            machine.exits_on_error = exits_on_error;
+            machine.run(&script)
+        }
+        None => machine.run_program(&words),
+    };
+    let (log, varies) = (std::mem::take(&mut machine.log), machine.varies);
+    let exit = exit.ok()?;
+    let path = container.str("terminationMessagePath").unwrap_or("/dev/termination-log");
+    let message = files.own(path).map(str::to_owned).or_else(|| from_log(container, exit, &log));
+    Some(Run {
+        exit,
+        log,
+        message: message.filter(|message| !message.is_empty()),
+        repeats: !varies && !files.is_shared(),
+    })
+}
+
+/// Returns the script if the words run one in a shell, and whether a failing command ends it.
+fn shell_script(words: &[String]) -> Option<(String, bool)> {
+    let (shell, rest) = words.split_first()?;
+    if !["sh", "bash", "ash", "dash"].contains(&shell.rsplit('/').next()?) {
+        return None;
+    }
+    let (options, script) = match rest {
+        [options, script] if options.starts_with('-') && options.ends_with('c') => (options, script),
+        _ => return None,
+    };
+    Some((script.clone(), options.contains('e')))
+}
+
+/// Returns the environment variables that the node knows, and whether these are all.
+fn environment(container: &Tree, pod: &Pod) -> (BTreeMap<String, String>, bool) {
+    let mut known = BTreeMap::new();
+    let mut complete = container.list("envFrom").is_empty();
+    for variable in container.list("env") {
+        let name = variable.str("name").unwrap_or_default().to_owned();
+        let value = match variable.str("valueFrom/fieldRef/fieldPath") {
+            Some(path) => field(pod, path),
+            None if variable.has("valueFrom") => None,
+            None => Some(references(variable.str("value").unwrap_or_default(), &known)),
+        };
+        match value {
+            Some(value) => drop(known.insert(name, value)),
+            None => complete = false,
+        }
+    }
+    (known, complete)
+}
+
+/// Returns the value of a field of a pod that a variable refers to.
+fn field(pod: &Pod, path: &str) -> Option<String> {
+    let entry = |prefix: &str| path.strip_prefix(prefix)?.strip_suffix("']");
+    if let Some(key) = entry("metadata.labels['") {
+        return Some(pod.label(key).unwrap_or_default().to_owned());
+    }
+    if let Some(key) = entry("metadata.annotations['") {
+        return Some(pod.annotation(key).unwrap_or_default().to_owned());
+    }
+    match path {
+        "metadata.name" => Some(pod.name().to_owned()),
+        "metadata.namespace" => Some(pod.in_namespace().to_owned()),
+        "metadata.uid" => pod.metadata.uid.clone(),
+        "spec.nodeName" => pod.str("spec/nodeName").map(str::to_owned),
+        "spec.serviceAccountName" => pod.str("spec/serviceAccountName").map(str::to_owned),
+        "status.hostIP" => pod.str("status/hostIP").map(str::to_owned),
+        "status.podIP" => pod.str("status/podIP").map(str::to_owned),
         _ => None,
     }
 }
+
+/// Replaces `$(NAME)` by the value of a variable, as Kubernetes does in commands. Unknown names stay, and `$$` is `$`.
+fn references(text: &str, variables: &BTreeMap<String, String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        let name = after.strip_prefix('(').and_then(|inner| inner.split_once(')'));
+        rest = match (after.strip_prefix('$'), name) {
+            (Some(after), _) => {
+                out.push('$');
+                after
+            }
+            (None, Some((name, after))) if variables.contains_key(name) => {
+                out.push_str(&variables[name]);
+                after
+            }
+            _ => {
+                out.push('$');
+                after
+            }
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+/// How many bytes, and how many lines, of a log become a termination message: kubelet's limits.
+const MESSAGE_BYTES: usize = 2_048;
+const MESSAGE_LINES: usize = 80;
+
+/// Returns the end of the log as the message of a run that fails, if the container asks for that.
+fn from_log(container: &Tree, exit: Option<(Duration, i32)>, log: &[LogLine]) -> Option<String> {
+    let failed = exit.is_some_and(|(_, code)| code != 0);
+    if !failed || !container.is("terminationMessagePolicy", "FallbackToLogsOnError") {
+        return None;
+    }
+    let mut lines: Vec<&str> = Vec::new();
+    let mut bytes = 0;
+    for line in log.iter().rev().take(MESSAGE_LINES) {
+        bytes += line.text.len() + 1;
+        if bytes > MESSAGE_BYTES {
+            break;
+        }
+        lines.push(&line.text);
+    }
+    lines.reverse();
+    Some(lines.iter().flat_map(|line| [*line, "\n"]).collect())
+}
+
+/// Returns where a run's random numbers begin: another place for each run, the same in each repetition of a test.
+fn seed(site: &Site<'_>, container: &Tree) -> u32 {
+    let uid = site.pod.metadata.uid.as_deref().unwrap_or_default();
+    let name = container.str("name").unwrap_or_default();
+    let restarts = site.restarts.to_string();
+    let bytes = [uid, name, &restarts].into_iter().flat_map(str::bytes);
+    // FNV-1a.
+    bytes.fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests;

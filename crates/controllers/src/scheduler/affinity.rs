@@ -7,6 +7,8 @@ use crate::kinds::Node;
 
 /// The path of the required node affinity in a pod spec.
 pub(crate) const REQUIRED: &str = "affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+/// The effect of a taint by which pods avoid a node.
+const AVOIDED: &str = "PreferNoSchedule";
 const PREFERRED: &str = "affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Whether the node matches the node selector and required node affinity of a pod with this spec.
@@ -23,6 +25,22 @@ pub(crate) fn preference(spec: &Tree, node: &Node) -> i32 {
     let preferred = spec.list(PREFERRED).iter();
     let liked = preferred.filter(|preferred| term_matches(preferred.at("preference"), node));
     counts::sum(liked.filter_map(|preferred| preferred.i32("weight")))
+}
+
+/// Whether a pod with this spec prefers some nodes by their labels.
+pub(crate) fn has_preference(spec: &Tree) -> bool {
+    !spec.list(PREFERRED).is_empty()
+}
+
+/// Whether a node has a taint by which pods avoid it.
+pub(crate) fn is_avoided(node: &Node) -> bool {
+    node.list("spec/taints").iter().any(|taint| taint.is("effect", AVOIDED))
+}
+
+/// Returns how many taints of a node let a pod with this spec avoid it.
+pub(crate) fn avoidance(spec: &Tree, node: &Node) -> i64 {
+    let taints = node.list("spec/taints").iter().filter(|taint| taint.is("effect", AVOIDED));
+    i64::try_from(taints.filter(|taint| !is_tolerated(spec, taint)).count()).unwrap_or(i64::MAX)
 }
 
 /// Whether a term matches. A term without requirements matches nothing.
@@ -65,7 +83,7 @@ fn is_tolerated(spec: &Tree, taint: &Tree) -> bool {
 }
 
 /// Whether a toleration matches a taint. An empty key with `Exists` matches all keys, an empty effect all effects.
-fn tolerates(toleration: &Tree, taint: &Tree) -> bool {
+pub(crate) fn tolerates(toleration: &Tree, taint: &Tree) -> bool {
     let (key, effect) = (toleration.at("key"), toleration.at("effect"));
     (effect.is_empty() || effect == taint.at("effect"))
         && (key.is_empty() || key == taint.at("key"))

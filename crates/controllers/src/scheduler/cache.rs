@@ -1,13 +1,15 @@
 //! The scheduler's cache: the resources and host ports that the pods on each node take.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use evenkeel_schema::pod_resources::{Amounts, Part, PodResources, add};
 use evenkeel_schema::quantity::Quantity;
 use evenkeel_tree::Tree;
 use serde_json::{Value, json};
 
+use super::groups::{PodGroups, same_group};
+use super::terms::{Labels, NamespaceLabels};
 use crate::kinds::{Node, Pod};
 use crate::pod::{self, HostPort};
 
@@ -63,29 +65,64 @@ fn parts(tree: &Tree, names: &[&str]) -> Value {
 /// The condition of a pod whose resources are to be resized. An infeasible resize is ignored.
 const RESIZE_PENDING: &str = "PodResizePending";
 
-/// What the pods of one node take together.
+/// A pod on a node.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacedPod {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) requests: PodRequests,
+}
+
+impl PlacedPod {
+    /// A pod with its requests.
+    pub(crate) fn new(pod: Arc<Pod>) -> Self {
+        let requests = PodRequests::of(&pod);
+        Self { pod, requests }
+    }
+
+    /// Returns the uid of the pod.
+    pub(crate) fn uid(&self) -> &str {
+        self.pod.metadata.uid.as_deref().unwrap_or_default()
+    }
+}
+
+/// A node, what it offers, and what its pods take together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeInfo {
+    /// `None` while there are pods on a node that does not exist.
+    node: Option<Arc<Node>>,
+    /// What the node offers to pods, parsed once for each change of a node and not for each pod.
+    allocatable: Amounts,
     /// By the uid of the pod.
-    pods: BTreeMap<String, PodRequests>,
+    pods: BTreeMap<String, PlacedPod>,
     /// The sum of the pods' requests.
     requested: Amounts,
 }
 
 impl NodeInfo {
-    /// Adds a pod, or replaces the requests that it had before.
-    fn add_pod(&mut self, uid: &str, requests: PodRequests) {
-        self.remove_pod(uid);
-        add(&mut self.requested, &requests.amounts);
-        self.pods.insert(uid.to_owned(), requests);
+    /// Adds a pod, which is not on the node yet.
+    fn add_pod(&mut self, uid: &str, pod: PlacedPod) {
+        add(&mut self.requested, &pod.requests.amounts);
+        self.pods.insert(uid.to_owned(), pod);
     }
 
-    fn remove_pod(&mut self, uid: &str) {
-        for (name, amount) in self.pods.remove(uid).into_iter().flat_map(|requests| requests.amounts) {
-            if let Some(requested) = self.requested.get_mut(&name) {
-                *requested = requested.clone() - amount;
+    fn remove_pod(&mut self, uid: &str) -> Option<PlacedPod> {
+        let removed = self.pods.remove(uid)?;
+        for (name, amount) in &removed.requests.amounts {
+            if let Some(requested) = self.requested.get_mut(name) {
+                *requested = requested.clone() - amount.clone();
             }
         }
+        Some(removed)
+    }
+
+    /// Returns the amounts that the node offers to pods.
+    pub(crate) fn allocatable(&self) -> &Amounts {
+        &self.allocatable
+    }
+
+    /// Returns the pods.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &PlacedPod> {
+        self.pods.values()
     }
 
     /// Returns the number of pods.
@@ -101,11 +138,14 @@ impl NodeInfo {
     /// Whether another pod has a host port that this pod wants.
     pub(crate) fn has_port_conflict(&self, requests: &PodRequests) -> bool {
         !requests.host_ports.is_empty()
-            && self.pods.values().any(|other| pod::ports_conflict(&requests.host_ports, &other.host_ports))
+            && self
+                .pods
+                .values()
+                .any(|other| pod::ports_conflict(&requests.host_ports, &other.requests.host_ports))
     }
 }
 
-/// A [`NodeInfo`] for every node with pods.
+/// The nodes and the pods on them.
 ///
 /// Every change of a pod updates the cache, so that placing one pod never walks over all others.
 #[derive(Debug, Default)]
@@ -113,56 +153,134 @@ pub(crate) struct SchedulerCache {
     nodes: BTreeMap<String, NodeInfo>,
     /// From the uid of a pod to the node that it is on.
     placed: BTreeMap<String, String>,
-    /// The allocatable amounts of the nodes, parsed once for each change of a node instead of for each pod.
-    offered: BTreeMap<String, Amounts>,
+    /// The placed pods, as constraints of other pods see them.
+    groups: PodGroups,
+    namespaces: NamespaceLabels,
+    /// The pods for which room was made on a node, by the node and the uid of the pod.
+    nominated: BTreeMap<String, BTreeMap<String, PlacedPod>>,
 }
 
 impl SchedulerCache {
     /// Updates the cache with the present state of a pod.
-    pub(crate) fn observe(&mut self, pod: &Pod) {
+    pub(crate) fn observe(&mut self, pod: &Arc<Pod>) {
         let Some(uid) = pod.metadata.uid.as_deref() else { return };
         match pod::node_name(pod) {
-            Some(node) if !pod::is_finished(pod) => self.place(uid, node, PodRequests::of(pod)),
+            Some(node) if !pod::is_finished(pod) => {
+                self.nominate(pod, None);
+                self.place(node, PlacedPod::new(pod.clone()));
+            }
             // The scheduler itself may have placed the pod already, and the informer does not show the binding yet.
-            None if !pod::is_finished(pod) => {}
-            _ => self.forget(uid),
-        }
-    }
-
-    /// Adds a pod to a node, and removes it from any other node.
-    pub(crate) fn place(&mut self, uid: &str, node: &str, requests: PodRequests) {
-        if self.placed.get(uid).is_some_and(|known| known != node) {
-            self.forget(uid);
-        }
-        self.nodes.entry(node.to_owned()).or_default().add_pod(uid, requests);
-        self.placed.insert(uid.to_owned(), node.to_owned());
-    }
-
-    /// Removes a pod.
-    pub(crate) fn forget(&mut self, uid: &str) {
-        let Some(node) = self.placed.remove(uid) else { return };
-        if let Some(info) = self.nodes.get_mut(&node) {
-            info.remove_pod(uid);
-            if info.pod_count() == 0 {
-                self.nodes.remove(&node);
+            None if !pod::is_finished(pod) => {
+                let node = pod.str("status/nominatedNodeName").filter(|node| !node.is_empty());
+                if !self.placed.contains_key(uid) {
+                    self.nominate(pod, node);
+                }
+            }
+            _ => {
+                self.nominate(pod, None);
+                self.forget(uid);
             }
         }
     }
 
-    /// Updates the allocatable amounts of a node.
-    pub(crate) fn observe_node(&mut self, node: &Node) {
-        self.offered.insert(node.name().to_owned(), allocatable(node));
+    /// Adds a pod to a node, and removes it from any other node.
+    pub(crate) fn place(&mut self, node: &str, pod: PlacedPod) {
+        let uid = pod.uid().to_owned();
+        let before = self.take(&uid);
+        let same =
+            before.as_ref().is_some_and(|(was, before)| was == node && same_group(&before.pod, &pod.pod));
+        if !same {
+            if let Some((was, before)) = before {
+                self.groups.remove(&before.pod, &was);
+                self.forget_empty(&was);
+            }
+            self.groups.add(&pod.pod, node);
+        }
+        self.nodes.entry(node.to_owned()).or_default().add_pod(&uid, pod);
+        self.placed.insert(uid, node.to_owned());
     }
 
-    /// Removes a deleted node.
+    /// Removes a pod, and returns it with its node.
+    pub(crate) fn forget(&mut self, uid: &str) -> Option<(String, PlacedPod)> {
+        let (node, removed) = self.take(uid)?;
+        self.groups.remove(&removed.pod, &node);
+        self.forget_empty(&node);
+        Some((node, removed))
+    }
+
+    /// Takes a pod from its node, still counted in its group.
+    fn take(&mut self, uid: &str) -> Option<(String, PlacedPod)> {
+        let node = self.placed.remove(uid)?;
+        let removed = self.nodes.get_mut(&node)?.remove_pod(uid)?;
+        Some((node, removed))
+    }
+
+    fn forget_empty(&mut self, node: &str) {
+        if self.nodes.get(node).is_some_and(|info| info.node.is_none() && info.pods.is_empty()) {
+            self.nodes.remove(node);
+        }
+    }
+
+    /// Notes the node on which room was made for a pod; `None` if there is none any more.
+    pub(crate) fn nominate(&mut self, pod: &Arc<Pod>, node: Option<&str>) {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        if node.is_none() && self.nominated.is_empty() {
+            return;
+        }
+        self.nominated.retain(|_, pods| {
+            pods.remove(uid);
+            !pods.is_empty()
+        });
+        if let Some(node) = node {
+            let pods = self.nominated.entry(node.to_owned()).or_default();
+            pods.insert(uid.to_owned(), PlacedPod::new(pod.clone()));
+        }
+    }
+
+    /// Removes the nomination of a pod that is gone.
+    pub(crate) fn forget_nomination(&mut self, uid: &str) {
+        self.nominated.retain(|_, pods| {
+            pods.remove(uid);
+            !pods.is_empty()
+        });
+    }
+
+    /// Returns the pods for which room was made on a node.
+    pub(crate) fn nominated(&self, node: &str) -> impl Iterator<Item = &PlacedPod> {
+        self.nominated.get(node).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Updates what is known of a node.
+    pub(crate) fn observe_node(&mut self, node: &Arc<Node>) {
+        let info = self.nodes.entry(node.name().to_owned()).or_default();
+        info.allocatable = allocatable(node);
+        info.node = Some(node.clone());
+    }
+
+    /// Removes a node that was deleted. Its pods stay until they are deleted.
     pub(crate) fn forget_node(&mut self, name: &str) {
-        self.offered.remove(name);
+        if let Some(info) = self.nodes.get_mut(name) {
+            info.node = None;
+        }
+        self.forget_empty(name);
     }
 
-    /// Returns the allocatable amounts of a node.
-    pub(crate) fn allocatable(&self, node: &Node) -> Cow<'_, Amounts> {
-        let known = self.offered.get(node.name());
-        known.map_or_else(|| Cow::Owned(allocatable(node)), Cow::Borrowed)
+    /// Updates the labels of a namespace; `None` if it was deleted.
+    pub(crate) fn observe_namespace(&mut self, name: &str, labels: Option<Labels>) {
+        match labels {
+            Some(labels) => self.namespaces.insert(name.to_owned(), labels),
+            None => self.namespaces.remove(name),
+        };
+    }
+
+    /// Returns the labels of the namespaces.
+    pub(crate) fn namespaces(&self) -> &NamespaceLabels {
+        &self.namespaces
+    }
+
+    /// Returns the placed pods by group.
+    pub(crate) fn groups(&self) -> &PodGroups {
+        &self.groups
     }
 
     /// Whether the pod is on a node.
@@ -170,9 +288,25 @@ impl SchedulerCache {
         self.placed.contains_key(uid)
     }
 
-    /// Returns the info of a node, or `None` if no pod is on it.
-    pub(crate) fn get(&self, node: &str) -> Option<&NodeInfo> {
-        self.nodes.get(node)
+    /// Returns a node and what is on it.
+    pub(crate) fn get(&self, node: &str) -> Option<(&Arc<Node>, &NodeInfo)> {
+        let info = self.nodes.get(node)?;
+        Some((info.node.as_ref()?, info))
+    }
+
+    /// Returns a node.
+    pub(crate) fn node(&self, name: &str) -> Option<&Arc<Node>> {
+        self.get(name).map(|(node, _)| node)
+    }
+
+    /// Returns the nodes with what is on them, by name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<Node>, &NodeInfo)> {
+        self.nodes.values().filter_map(|info| Some((info.node.as_ref()?, info)))
+    }
+
+    /// Returns the nodes by name.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.all().map(|(node, _)| node)
     }
 }
 
@@ -205,49 +339,67 @@ mod tests {
         assert_eq!(requests.amounts["cpu"].to_string(), "2110m");
     }
 
+    /// Returns the cpu that the pods on a node request.
+    fn cpu(cache: &SchedulerCache, node: &str) -> Option<String> {
+        Some(cache.nodes.get(node)?.requested("cpu")?.to_string())
+    }
+
+    fn wants(uid: &str, cpu: &str) -> Arc<Pod> {
+        Arc::new(pod(json!({"metadata": {"uid": uid}, "spec": {
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})))
+    }
+
     #[test]
     fn the_cache_follows_the_pods() {
         let mut cache = SchedulerCache::default();
-        let mut one = pod(json!({
-            "metadata": {"uid": "1"},
-            "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-        }));
-        cache.observe(&one);
-        cache.observe(&one);
-        assert_eq!(
-            cache.get("n").map(|info| info.requested("cpu").unwrap().to_string()).as_deref(),
-            Some("1")
-        );
+        let mut one = (*wants("1", "1")).clone();
+        one.set("spec/nodeName", "n");
+        cache.observe(&Arc::new(one.clone()));
+        cache.observe(&Arc::new(one.clone()));
+        assert_eq!(cpu(&cache, "n").as_deref(), Some("1"));
+        assert_eq!(cache.groups.all().map(|group| group.nodes["n"]).collect::<Vec<_>>(), [1]);
         one.set("status/phase", "Succeeded");
-        cache.observe(&one);
-        assert!(cache.get("n").is_none());
+        cache.observe(&Arc::new(one));
+        assert!(cache.nodes.is_empty());
+        assert_eq!(cache.groups.all().count(), 0);
         cache.forget("unknown");
     }
 
     #[test]
     fn requests_that_shrink_are_given_back() {
-        let requests = |cpu: &str| {
-            PodRequests::of(&pod(json!({"spec": {"containers": [
-                {"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})))
-        };
         let mut cache = SchedulerCache::default();
-        cache.place("1", "n", requests("2"));
-        cache.place("2", "n", requests("500m"));
-        cache.place("1", "n", requests("1"));
-        assert_eq!(cache.get("n").unwrap().requested("cpu").unwrap().to_string(), "1500m");
-        cache.place("1", "m", requests("1"));
-        assert_eq!(cache.get("n").unwrap().requested("cpu").unwrap().to_string(), "500m");
+        cache.place("n", PlacedPod::new(wants("1", "2")));
+        cache.place("n", PlacedPod::new(wants("2", "500m")));
+        cache.place("n", PlacedPod::new(wants("1", "1")));
+        assert_eq!(cpu(&cache, "n").as_deref(), Some("1500m"));
+        cache.place("m", PlacedPod::new(wants("1", "1")));
+        assert_eq!(cpu(&cache, "n").as_deref(), Some("500m"));
+        let nodes: Vec<_> = cache.groups.all().map(|group| group.nodes.clone()).collect();
+        assert_eq!(nodes, [BTreeMap::from([("m".to_owned(), 1), ("n".to_owned(), 1)])]);
     }
 
     #[test]
     fn a_port_of_the_host_is_taken_once() {
         let wants = |address: &str| {
-            PodRequests::of(&pod(json!({"spec": {"containers": [
+            Arc::new(pod(json!({"metadata": {"uid": address}, "spec": {"containers": [
                 {"name": "c", "ports": [{"containerPort": 80, "hostPort": 80, "hostIP": address}]}]}})))
         };
         let mut cache = SchedulerCache::default();
-        cache.place("1", "n", wants("10.0.0.1"));
-        assert!(cache.get("n").unwrap().has_port_conflict(&wants("")));
-        assert!(!cache.get("n").unwrap().has_port_conflict(&wants("10.0.0.2")));
+        cache.place("n", PlacedPod::new(wants("10.0.0.1")));
+        let conflicts = |address: &str| cache.nodes["n"].has_port_conflict(&PodRequests::of(&wants(address)));
+        assert!(conflicts(""));
+        assert!(!conflicts("10.0.0.2"));
+    }
+
+    #[test]
+    fn a_nomination_ends_when_the_pod_is_bound() {
+        let mut cache = SchedulerCache::default();
+        let mut waits = (*wants("1", "1")).clone();
+        waits.set("status/nominatedNodeName", "n");
+        cache.observe(&Arc::new(waits.clone()));
+        assert_eq!(cache.nominated("n").count(), 1);
+        waits.set("spec/nodeName", "m");
+        cache.observe(&Arc::new(waits));
+        assert_eq!(cache.nominated("n").count(), 0);
     }
 }

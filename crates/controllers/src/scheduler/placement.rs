@@ -6,78 +6,194 @@ use std::sync::Arc;
 
 use evenkeel_schema::pod_resources::Amounts;
 use evenkeel_schema::quantity::{Format, Quantity};
-use evenkeel_tree::Tree;
 
 use super::affinity;
-use super::cache::{NodeInfo, PodRequests, SchedulerCache};
+use super::cache::{NodeInfo, PlacedPod, PodRequests, SchedulerCache};
+use super::interpod::Neighbours;
+use super::queue;
+use super::spread::Spread;
 use crate::kinds::{Node, Pod};
 
 /// Why a node does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Misfit {
-    reasons: Vec<String>,
+pub(crate) struct Misfit {
+    pub(crate) reasons: Vec<String>,
     /// Whether evicting other pods could make room.
-    resolvable: bool,
+    pub(crate) resolvable: bool,
 }
 
-/// No node fits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unschedulable {
-    /// The message of the condition `PodScheduled`.
-    pub(crate) message: String,
-}
-
-/// Returns the name of the node that fits the pod best.
-pub(crate) fn place(
-    pod: &Pod,
-    requests: &PodRequests,
-    nodes: &[Arc<Node>],
-    cache: &SchedulerCache,
-) -> Result<String, Unschedulable> {
-    if nodes.is_empty() {
-        return Err(Unschedulable { message: "no nodes available to schedule pods".to_owned() });
+impl Misfit {
+    /// A misfit for one reason.
+    pub(crate) fn new(reason: impl Into<String>, resolvable: bool) -> Self {
+        Self { reasons: vec![reason.into()], resolvable }
     }
-    let (empty, spec) = (NodeInfo::default(), pod.at("spec"));
-    let mut misfits = Vec::new();
-    let mut best: Option<(Score, &Arc<Node>)> = None;
-    for node in nodes {
-        let info = cache.get(node.name()).unwrap_or(&empty);
-        let allocatable = cache.allocatable(node);
-        match misfit(spec, node, &allocatable, requests, info) {
-            Some(misfit) => misfits.push(misfit),
-            None => {
-                let score = score(spec, node, &allocatable, requests, info);
-                if best.as_ref().is_none_or(|(highest, _)| score > *highest) {
-                    best = Some((score, node));
-                }
-            }
+}
+
+/// Why no node fits, by the name of the node.
+pub(crate) type Misfits = BTreeMap<String, Misfit>;
+
+/// Where a pod may go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// The node that fits best.
+    Node(String),
+    /// No node fits.
+    None(Misfits),
+}
+
+/// What constraints between pods mean for an incoming pod.
+#[derive(Debug, Default)]
+struct Relations {
+    neighbours: Neighbours,
+    spread: Spread,
+}
+
+impl Relations {
+    fn of(pod: &Pod, cache: &SchedulerCache) -> Self {
+        Self { neighbours: Neighbours::of(pod, cache), spread: Spread::of(pod, cache) }
+    }
+}
+
+/// Finds the node that fits a pod best. The node on which room was made for the pod is taken if it fits.
+pub(crate) fn place(incoming: &PlacedPod, cache: &mut SchedulerCache) -> Placement {
+    let relations = Relations::of(&incoming.pod, cache);
+    if let Some(node) = incoming.pod.str("status/nominatedNodeName")
+        && cache.node(node).is_some()
+        && misfit_with_nominated(incoming, node, &relations, cache).is_none()
+    {
+        return Placement::Node(node.to_owned());
+    }
+    let (mut misfits, mut feasible) = (Misfits::new(), Vec::new());
+    let judged: Vec<_> =
+        cache.all().map(|(node, info)| (node.clone(), misfit(incoming, node, info, &relations))).collect();
+    for (node, judgement) in judged {
+        let judgement = judgement.or_else(|| misfit_of_nominated(incoming, node.name(), cache));
+        match judgement {
+            Some(misfit) => drop(misfits.insert(node.name().to_owned(), misfit)),
+            None => feasible.push(node),
         }
     }
-    match best {
-        Some((_, node)) => Ok(node.name().to_owned()),
-        None => Err(Unschedulable { message: message(&misfits) }),
+    match best(incoming, &feasible, &relations, cache) {
+        Some(node) => Placement::Node(node),
+        None => Placement::None(misfits),
     }
 }
 
-/// Preference, absence of `PreferNoSchedule` taints, load, number of pods. Higher is better. The first node by name wins
-/// among nodes of the same score.
-type Score = (i32, bool, Reverse<i128>, Reverse<usize>);
+/// Returns why a pod does not fit on a node; `None` if it fits. Pods of at least its priority for which room was made on
+/// the node take their room.
+pub(crate) fn refusal(incoming: &PlacedPod, node: &str, cache: &mut SchedulerCache) -> Option<Misfit> {
+    let relations = Relations::of(&incoming.pod, cache);
+    misfit_with_nominated(incoming, node, &relations, cache)
+}
 
-fn score(spec: &Tree, node: &Node, allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> Score {
-    let clean = affinity::untolerated(spec, node, &["PreferNoSchedule"]).is_none();
-    (
-        affinity::preference(spec, node),
-        clean,
-        Reverse(load(allocatable, requests, info)),
-        Reverse(info.pod_count()),
-    )
+fn misfit_with_nominated(
+    incoming: &PlacedPod,
+    node: &str,
+    relations: &Relations,
+    cache: &mut SchedulerCache,
+) -> Option<Misfit> {
+    let (found, info) = cache.get(node)?;
+    misfit(incoming, found, info, relations).or_else(|| misfit_of_nominated(incoming, node, cache))
+}
+
+/// Returns why a pod does not fit beside the pods of at least its priority for which room was made on a node.
+fn misfit_of_nominated(incoming: &PlacedPod, node: &str, cache: &mut SchedulerCache) -> Option<Misfit> {
+    let priority = queue::priority(&incoming.pod);
+    let before = |other: &&PlacedPod| {
+        queue::priority(&other.pod) >= priority
+            && other.uid() != incoming.uid()
+            && !cache.is_placed(other.uid())
+    };
+    let nominated: Vec<_> = cache.nominated(node).filter(before).cloned().collect();
+    if nominated.is_empty() {
+        return None;
+    }
+    nominated.iter().for_each(|other| cache.place(node, other.clone()));
+    let relations = Relations::of(&incoming.pod, cache);
+    let found = cache.get(node).and_then(|(found, info)| misfit(incoming, found, info, &relations));
+    nominated.iter().for_each(|other| drop(cache.forget(other.uid())));
+    found
+}
+
+/// Preference, load, number of pods. Higher is better. The first node by name wins among nodes of the same score.
+type Score = (i64, Reverse<i128>, Reverse<usize>);
+
+fn best(
+    incoming: &PlacedPod,
+    feasible: &[Arc<Node>],
+    relations: &Relations,
+    cache: &SchedulerCache,
+) -> Option<String> {
+    let preferences = preferences(incoming, feasible, relations);
+    let mut best: Option<(Score, &Arc<Node>)> = None;
+    for (index, node) in feasible.iter().enumerate() {
+        let Some((_, info)) = cache.get(node.name()) else { continue };
+        let preference = preferences.as_ref().and_then(|all| all.get(index)).copied().unwrap_or(0);
+        let load = load(&incoming.requests, info);
+        let score = (preference, Reverse(load), Reverse(info.pod_count()));
+        if best.as_ref().is_none_or(|(highest, _)| score > *highest) {
+            best = Some((score, node));
+        }
+    }
+    best.map(|(_, node)| node.name().to_owned())
+}
+
+/// The weights of kube-scheduler's plugins for taints, and for affinity and spread.
+const TAINTS: i64 = 3;
+const OTHERS: i64 = 2;
+
+/// Returns how much the pod prefers each node, by kube-scheduler's weights; `None` if it has no preference.
+fn preferences(incoming: &PlacedPod, feasible: &[Arc<Node>], relations: &Relations) -> Option<Vec<i64>> {
+    let spec = incoming.pod.at("spec");
+    let Relations { neighbours, spread } = relations;
+    let tainted = feasible.iter().any(|node| affinity::is_avoided(node));
+    let liked = affinity::has_preference(spec);
+    if !(tainted || liked || neighbours.prefer() || spread.prefer()) {
+        return None;
+    }
+    let mut sums = vec![0_i64; feasible.len()];
+    let mut add = |weight: i64, scores: Vec<i64>| {
+        sums.iter_mut()
+            .zip(scores)
+            .for_each(|(sum, score)| *sum = sum.saturating_add(score.saturating_mul(weight)));
+    };
+    if tainted {
+        let avoided = |node: &Arc<Node>| -affinity::avoidance(spec, node);
+        add(TAINTS, normalized(feasible.iter().map(avoided)));
+    }
+    if liked {
+        add(OTHERS, normalized(feasible.iter().map(|node| affinity::preference(spec, node).into())));
+    }
+    if neighbours.prefer() {
+        add(OTHERS, normalized(feasible.iter().map(|node| neighbours.preference(node))));
+    }
+    if spread.prefer() {
+        let crowding: Vec<_> = feasible.iter().map(|node| spread.crowding(node, feasible.len())).collect();
+        let worst = crowding.iter().flatten().max().copied().unwrap_or(0);
+        // A node without the labels is the worst choice.
+        let beyond = worst.saturating_add(1);
+        add(OTHERS, normalized(crowding.into_iter().map(|crowding| -crowding.unwrap_or(beyond))));
+    }
+    Some(sums)
+}
+
+/// Maps scores to the range from 0 to 100, in the same order.
+fn normalized(scores: impl Iterator<Item = i64>) -> Vec<i64> {
+    let scores: Vec<_> = scores.collect();
+    let least = scores.iter().min().copied().unwrap_or(0);
+    let range = i128::from(scores.iter().max().copied().unwrap_or(0)) - i128::from(least);
+    let scaled = |score: i64| match range {
+        0 => 0,
+        _ => i64::try_from((i128::from(score) - i128::from(least)) * 100 / range).unwrap_or(100),
+    };
+    scores.into_iter().map(scaled).collect()
 }
 
 /// Returns how full the fuller of cpu and memory would be with the pod, in thousandths.
-fn load(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> i128 {
+fn load(requests: &PodRequests, info: &NodeInfo) -> i128 {
     let milli = |amount: Option<&Quantity>| amount.map_or(0, |amount| i128::from(amount.milli_value()));
     let full = |resource: &str| {
-        let total = milli(allocatable.get(resource));
+        let total = milli(info.allocatable().get(resource));
         let taken = milli(info.requested(resource)) + milli(requests.amounts.get(resource));
         if total == 0 { 0 } else { taken * 1000 / total }
     };
@@ -86,29 +202,27 @@ fn load(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> i128 
 
 /// Returns why the node does not fit the pod, or `None` if it fits.
 ///
-/// The first check that fails decides, as in Kubernetes. The check of resources reports all that lack.
-fn misfit(
-    spec: &Tree,
-    node: &Node,
-    allocatable: &Amounts,
-    requests: &PodRequests,
-    info: &NodeInfo,
-) -> Option<Misfit> {
-    let fixed = |reason: &str| Some(Misfit { reasons: vec![reason.to_owned()], resolvable: false });
+/// The first check that fails decides, in the order of kube-scheduler's plugins. The check of resources reports all that
+/// lack.
+fn misfit(incoming: &PlacedPod, node: &Node, info: &NodeInfo, relations: &Relations) -> Option<Misfit> {
+    let spec = incoming.pod.at("spec");
     if node.is_true("spec/unschedulable") && !affinity::tolerates_unschedulable(spec) {
-        return fixed("node(s) were unschedulable");
+        return Some(Misfit::new("node(s) were unschedulable", false));
     }
     if affinity::untolerated(spec, node, &["NoSchedule", "NoExecute"]).is_some() {
-        return fixed("node(s) had untolerated taint(s)");
+        return Some(Misfit::new("node(s) had untolerated taint(s)", false));
     }
     if !affinity::matches(spec, node) {
-        return fixed("node(s) didn't match Pod's node affinity/selector");
+        return Some(Misfit::new("node(s) didn't match Pod's node affinity/selector", false));
     }
-    if info.has_port_conflict(requests) {
-        let reason = "node(s) didn't have free ports for the requested pod ports";
-        return Some(Misfit { reasons: vec![reason.to_owned()], resolvable: true });
+    if info.has_port_conflict(&incoming.requests) {
+        return Some(Misfit::new("node(s) didn't have free ports for the requested pod ports", true));
     }
-    insufficient(allocatable, requests, info)
+    if let Some(misfit) = insufficient(info.allocatable(), &incoming.requests, info) {
+        return Some(misfit);
+    }
+    let related = relations.spread.misfit(node).or_else(|| relations.neighbours.misfit(node));
+    related.map(|(reason, resolvable)| Misfit::new(reason, resolvable))
 }
 
 fn insufficient(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) -> Option<Misfit> {
@@ -130,88 +244,19 @@ fn insufficient(allocatable: &Amounts, requests: &PodRequests, info: &NodeInfo) 
     (!reasons.is_empty()).then_some(Misfit { reasons, resolvable })
 }
 
-fn message(misfits: &[Misfit]) -> String {
-    let reasons = misfits.iter().flat_map(|misfit| misfit.reasons.iter().cloned());
-    let preemption = misfits.iter().map(|misfit| {
-        let reason = if misfit.resolvable {
-            "No preemption victims found for incoming pod"
-        } else {
-            "Preemption is not helpful for scheduling"
-        };
-        reason.to_owned()
-    });
-    let available = format!("0/{} nodes are available:", misfits.len());
-    format!(
-        "{available} {}. no new claims to deallocate, preemption: {available} {}.",
-        histogram(reasons),
-        histogram(preemption)
-    )
-}
+/// The message about a pod for which there is no node at all.
+pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
-fn histogram(reasons: impl Iterator<Item = String>) -> String {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    reasons.for_each(|reason| *counts.entry(reason).or_default() += 1);
+/// Returns how many nodes do not fit, and why, in the words of kube-scheduler.
+pub(crate) fn describe<'a>(nodes: usize, misfits: impl Iterator<Item = &'a Misfit>) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in misfits.flat_map(|misfit| &misfit.reasons) {
+        *counts.entry(reason).or_default() += 1;
+    }
     let mut lines: Vec<_> = counts.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     lines.sort();
-    lines.join(", ")
+    format!("0/{nodes} nodes are available: {}.", lines.join(", "))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pod::tests::pod;
-    use serde_json::json;
-
-    fn node(name: &str, extra: serde_json::Value) -> Arc<Node> {
-        let mut value = json!({
-            "metadata": {"name": name}, "status": {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "2"}},
-        });
-        value.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        Arc::new(pod(value))
-    }
-
-    fn wants(cpu: &str) -> Pod {
-        pod(json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}))
-    }
-
-    fn placed(pod: &Pod, nodes: &[Arc<Node>], cache: &SchedulerCache) -> Result<String, Unschedulable> {
-        place(pod, &PodRequests::of(pod), nodes, cache)
-    }
-
-    #[test]
-    fn pods_spread_by_load_and_then_by_name() {
-        let nodes = [node("a", json!({})), node("b", json!({}))];
-        let mut cache = SchedulerCache::default();
-        let mut chosen = Vec::new();
-        for uid in ["1", "2", "3", "4"] {
-            let pod = wants("500m");
-            let to = placed(&pod, &nodes, &cache).unwrap();
-            cache.place(uid, &to, PodRequests::of(&pod));
-            chosen.push(to);
-        }
-        assert_eq!(chosen, ["a", "b", "a", "b"]);
-        let full = placed(&wants("500m"), &nodes, &cache).unwrap_err();
-        assert!(full.message.starts_with("0/2 nodes are available: 2 Too many pods. "), "{}", full.message);
-    }
-
-    #[test]
-    fn the_message_counts_the_reasons() {
-        let nodes = [
-            node("a", json!({"spec": {"unschedulable": true}})),
-            node("b", json!({})),
-            node("c", json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}})),
-        ];
-        let message = placed(&wants("3"), &nodes, &SchedulerCache::default()).unwrap_err().message;
-        assert_eq!(
-            message,
-            "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. \
-             no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
-        );
-    }
-
-    #[test]
-    fn without_nodes_it_says_so() {
-        let message = placed(&wants("1"), &[], &SchedulerCache::default()).unwrap_err().message;
-        assert_eq!(message, "no nodes available to schedule pods");
-    }
-}
+mod tests;

@@ -9,10 +9,18 @@ use crate::kinds::Pod;
 use crate::pod;
 
 /// The value of `spec.schedulerName` that asks for this scheduler.
-const NAME: &str = "default-scheduler";
+pub(crate) const NAME: &str = "default-scheduler";
 
 /// The position of a pod in the queue: by descending priority, then by arrival.
 type QueuePosition = (Reverse<i32>, u64);
+
+/// A pod that fits on no node.
+#[derive(Clone, Copy, Debug)]
+struct Unschedulable {
+    priority: i32,
+    /// Whether the pod may fit when another pod is placed, because of affinity or spread.
+    needs_pods: bool,
+}
 
 /// The pods that wait for a node.
 #[derive(Debug, Default)]
@@ -21,8 +29,8 @@ pub(crate) struct SchedulingQueue {
     active: BTreeMap<QueuePosition, Request>,
     /// The positions of the active pods.
     positions: BTreeMap<Request, QueuePosition>,
-    /// The priorities of the pods that fit on no node.
-    unschedulable: BTreeMap<Request, i32>,
+    /// The pods that fit on no node.
+    unschedulable: BTreeMap<Request, Unschedulable>,
     /// How many pods have been added so far.
     arrivals: u64,
 }
@@ -62,14 +70,24 @@ impl SchedulingQueue {
         Some((key, priority))
     }
 
-    /// Adds a pod that fits on no node. It waits for [`retry`](Self::retry).
-    pub(crate) fn add_unschedulable(&mut self, key: Request, priority: i32) {
-        self.unschedulable.insert(key, priority);
+    /// Adds a pod that fits on no node. It waits for [`retry`](Self::retry), and if its constraints are about other pods for
+    /// [`retry_related`](Self::retry_related).
+    pub(crate) fn add_unschedulable(&mut self, key: Request, priority: i32, needs_pods: bool) {
+        self.unschedulable.insert(key, Unschedulable { priority, needs_pods });
     }
 
     /// Makes all unschedulable pods active again. Pods of one priority are added in the order of their keys.
     pub(crate) fn retry(&mut self) {
-        for (key, priority) in std::mem::take(&mut self.unschedulable) {
+        for (key, it) in std::mem::take(&mut self.unschedulable) {
+            self.add(key, it.priority);
+        }
+    }
+
+    /// Makes the unschedulable pods active again that may fit because another pod was placed or changed.
+    pub(crate) fn retry_related(&mut self) {
+        let related = self.unschedulable.iter().filter(|(_, it)| it.needs_pods);
+        let related: Vec<_> = related.map(|(key, it)| (key.clone(), it.priority)).collect();
+        for (key, priority) in related {
             self.add(key, priority);
         }
     }
@@ -102,10 +120,13 @@ mod tests {
     fn what_was_set_aside_comes_back_by_priority() {
         let mut queue = SchedulingQueue::default();
         for (name, priority) in [("a", 0), ("b", 0), ("c", 7)] {
-            queue.add_unschedulable(Request::cluster(name), priority);
+            queue.add_unschedulable(Request::cluster(name), priority, name == "c");
         }
         queue.remove(&Request::cluster("b"));
         assert!(!queue.has_next());
+        queue.retry_related();
+        assert_eq!(order(&mut queue), ["c"]);
+        queue.add_unschedulable(Request::cluster("c"), 7, true);
         queue.retry();
         assert_eq!(order(&mut queue), ["c", "a"]);
     }

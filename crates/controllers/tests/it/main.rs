@@ -7,6 +7,7 @@ mod cronjobs;
 mod fields;
 mod garbage_collector;
 mod namespaces;
+mod node_loss;
 mod nodes;
 mod quotas;
 mod rollout;

@@ -186,3 +186,99 @@ fn a_container_prints_its_lines() {
         Ok(())
     });
 }
+
+/// Returns a container that runs a script and mounts an emptyDir at `/data`.
+fn scripted(name: &str, script: &str) -> Value {
+    json!({"name": name, "image": "busybox", "command": ["/bin/sh", "-c", script],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}]})
+}
+
+#[test]
+fn a_script_decides_how_a_pod_ends() {
+    with_nodes(1, |cluster| async move {
+        let volumes = json!([{"name": "data", "emptyDir": {}}]);
+        let spec = |policy: &str, script: &str| json!({"restartPolicy": policy, "volumes": volumes, "containers": [scripted("c", script)]});
+        cluster.apply(pod("fails", &[], spec("Never", "echo oops; sleep 2; exit 3"))).await?;
+        cluster
+            .apply(pod(
+                "recovers",
+                &[],
+                spec("OnFailure", "if [ -f /data/foo ]; then exit 0; else touch /data/foo; exit 1; fi"),
+            ))
+            .await?;
+        cluster.apply(pod("told", &[], spec("Never", "echo -n DONE > /dev/termination-log"))).await?;
+        cluster.apply(pod("runs", &[], spec("Never", "while true; do sleep 1; done"))).await?;
+        cluster.settled().await;
+        assert_eq!(state(&cluster, "fails").await?, "Failed terminated Error 0");
+        assert_eq!(state(&cluster, "recovers").await?, "Succeeded terminated Completed 1");
+        assert_eq!(state(&cluster, "runs").await?, "Running running  0");
+        let told = serde_json::to_value(cluster.get::<Pod>("told").await?)?;
+        assert_eq!(
+            told.pointer("/status/containerStatuses/0/state/terminated/message"),
+            Some(&json!("DONE"))
+        );
+        let fails: evenkeel_tree::Tree = serde_json::to_value(cluster.get::<Pod>("fails").await?)?.into();
+        let lines = cluster.pod_logs().lines(&fails, "c", false, cluster.env().now()).unwrap();
+        assert_eq!(lines.into_iter().map(|line| line.text).collect::<Vec<_>>(), ["oops"]);
+        Ok(())
+    });
+}
+
+/// A script that always fails is a crash loop like any other.
+#[test]
+fn a_day_of_a_failing_script_costs_little() {
+    with_nodes(1, |cluster| async move {
+        cluster
+            .apply(pod(
+                "a",
+                &[],
+                json!({"containers": [{"name": "c", "image": "i", "command": ["sh", "-c", "exit 1"]}]}),
+            ))
+            .await?;
+        cluster.settled().await;
+        assert_eq!(state(&cluster, "a").await?, "Running waiting CrashLoopBackOff 1");
+        cluster.mark();
+        cluster.advance(Duration::from_secs(3600 * 24)).await;
+        let writes =
+            cluster.writes().into_iter().filter(|write| format!("{write:?}").contains("pods")).count();
+        assert!(writes < 160, "{writes} writes of pods");
+        Ok(())
+    });
+}
+
+/// As in the conformance tests of Jobs whose pods fail once.
+#[test]
+fn a_job_whose_indexes_fail_once_completes() {
+    with_nodes(1, |cluster| async move {
+        let script = "if [[ -r /data/foo-$JOB_COMPLETION_INDEX ]]\nthen exit 0\nelse\n touch /data/foo-$JOB_COMPLETION_INDEX\n exit 42\nfi";
+        let template = json!({"spec": {"restartPolicy": "Never", "containers": [scripted("c", script)],
+            "volumes": [{"name": "data", "hostPath": {"path": "/tmp/job"}}]}});
+        let job: Job =
+            object(json!({"metadata": {"name": "j"}, "spec": {"completionMode": "Indexed", "completions": 3,
+            "parallelism": 3, "backoffLimitPerIndex": 1, "template": template}}));
+        cluster.apply(job).await?;
+        cluster.advance(Duration::from_secs(60)).await;
+        cluster.settled().await;
+        let status = cluster.get::<Job>("j").await?.status.unwrap();
+        assert_eq!((status.succeeded, status.failed), (Some(3), Some(3)));
+        assert_eq!(status.completed_indexes.as_deref(), Some("0-2"));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_pod_is_active_no_longer_than_its_deadline() {
+    with_nodes(1, |cluster| async move {
+        cluster.apply(pod("a", &[], json!({"activeDeadlineSeconds": 30}))).await?;
+        cluster.settled().await;
+        assert!(is_ready(&cluster.get::<Pod>("a").await?));
+        cluster.advance(Duration::from_secs(35)).await;
+        cluster.settled().await;
+        let status = cluster.get::<Pod>("a").await?.status.unwrap();
+        assert_eq!(
+            (status.phase.as_deref(), status.reason.as_deref()),
+            (Some("Failed"), Some("DeadlineExceeded"))
+        );
+        Ok(())
+    });
+}

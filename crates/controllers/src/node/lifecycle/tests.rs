@@ -1,5 +1,6 @@
 use super::*;
 use crate::node::rules::Rules;
+use crate::node::script::{Site, Volumes, interpret};
 use serde_json::{Value, json};
 
 fn host() -> Host {
@@ -27,6 +28,7 @@ struct World {
     passed: Duration,
     notes: Vec<String>,
     writes: usize,
+    volumes: Volumes,
 }
 
 impl World {
@@ -39,6 +41,7 @@ impl World {
             passed: Duration::ZERO,
             notes: Vec::new(),
             writes: 0,
+            volumes: Volumes::default(),
         }
     }
 
@@ -48,11 +51,16 @@ impl World {
             i64::try_from(self.passed.as_secs()).unwrap(),
         );
         let rules = Rules::default();
+        let now = Now { time, instant: self.begin + self.passed };
+        let interpret = |container: &Tree, restarts: i32| {
+            let (pod, volumes, started) = (&self.pod, &self.volumes, (now.instant, now.time));
+            interpret(container, &Site { pod, node: 0, volumes, started, restarts })
+        };
         let around = Surroundings {
             host: &host(),
-            now: Now { time, instant: self.begin + self.passed },
+            now,
             behaviour: &|container, image| rules.behaviour(&self.pod, container, image).0,
-            interpret: &crate::node::script::interpret,
+            interpret: &interpret,
             missing: &self.missing,
             refusal: None,
         };

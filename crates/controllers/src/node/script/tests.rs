@@ -1,0 +1,240 @@
+use super::*;
+use crate::pod::tests::pod;
+use serde_json::{Value, json};
+
+/// Runs of one pod whose container mounts an emptyDir at `/data` and a directory of its node at `/host`.
+struct World {
+    volumes: Volumes,
+    begin: Instant,
+    passed: Duration,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { volumes: Volumes::default(), begin: Instant::now(), passed: Duration::ZERO }
+    }
+
+    fn run_on(&self, node: usize, uid: &str, mut container: Value) -> Option<Run> {
+        container["volumeMounts"] = json!([
+            {"name": "d", "mountPath": "/data"}, {"name": "h", "mountPath": "/host"}, {"name": "c", "mountPath": "/config"}]);
+        let pod = pod(json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": uid, "labels": {"index": "3"}},
+            "spec": {"containers": [container], "volumes": [
+                {"name": "d", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/tmp/x"}}, {"name": "c", "configMap": {"name": "m"}}]},
+        }));
+        let started = (self.begin + self.passed, "2026-01-01T00:00:00Z".parse().unwrap());
+        let site = Site { pod: &pod, node, volumes: &self.volumes, started, restarts: 0 };
+        interpret(&pod.list("spec/containers")[0], &site)
+    }
+
+    fn sh(&self, script: &str) -> Option<Run> {
+        self.run_on(0, "u", json!({"command": ["/bin/sh", "-c", script]}))
+    }
+}
+
+/// Returns the code and the milliseconds of the end, and what was printed; `None` if the script is not understood.
+fn outcome(run: Option<Run>) -> Option<(Option<(i32, u128)>, Vec<String>)> {
+    let run = run?;
+    let exit = run.exit.map(|(after, code)| (code, after.as_millis()));
+    Some((
+        exit,
+        run.log.into_iter().map(|line| format!("{}ms {}", line.after.as_millis(), line.text)).collect(),
+    ))
+}
+
+fn ends(script: &str) -> Option<(i32, u128)> {
+    outcome(World::new().sh(script)).unwrap_or_else(|| panic!("not understood: {script}")).0
+}
+
+fn prints(script: &str) -> Vec<String> {
+    let (_, lines) = outcome(World::new().sh(script)).unwrap_or_else(|| panic!("not understood: {script}"));
+    lines.into_iter().map(|line| line.split_once("ms ").unwrap().1.to_owned()).collect()
+}
+
+#[test]
+fn sequences_run_one_after_the_other() {
+    assert_eq!(ends("exit 3"), Some((3, 0)));
+    assert_eq!(ends("sleep 5; exit 3"), Some((3, 5000)));
+    assert_eq!(ends("true && false"), Some((1, 0)));
+    assert_eq!(ends("false && sleep 9 || sleep 0.5\nfalse || exit 7"), Some((7, 500)));
+    assert_eq!(ends("! true"), Some((1, 0)));
+    assert_eq!(ends("false; exit"), Some((1, 0)));
+    assert_eq!(ends("set -e; false; sleep 1"), Some((1, 0)));
+    assert_eq!(ends("set -e; if false; then :; fi; false || true; ! true; sleep 1m"), Some((0, 60_000)));
+    assert_eq!(ends("exec sleep 2; exit 1"), Some((0, 2000)));
+    assert_eq!(ends("sleep infinity"), None);
+    assert_eq!(ends("exit 300"), Some((44, 0)));
+}
+
+#[test]
+fn lines_are_printed_at_their_time() {
+    let (exit, lines) = outcome(World::new().sh("echo one; sleep 2; echo -n two; echo ' three'")).unwrap();
+    assert_eq!(exit, Some((0, 2000)));
+    assert_eq!(lines, ["0ms one", "2000ms two three"]);
+    assert_eq!(prints("echo \"a  b\" a  b 'c;d' \\; # rest"), ["a  b a b c;d ;"]);
+    assert_eq!(prints("x='1  2'; echo $x \"$x\" ${y:-none} $?"), ["1 2 1  2 none 0"]);
+    assert_eq!(prints("echo $(expr 7 % 4) $((2 * (3 + 4))) $(echo a; echo b)"), ["3 14 a b"]);
+    assert_eq!(prints("echo gone > /dev/null; echo also 2>&1; echo to 2>/dev/null"), ["also", "to"]);
+    assert_eq!(prints("for i in 1 2 3; do if [ $i = 2 ]; then continue; fi; echo $i; done"), ["1", "3"]);
+    assert_eq!(prints("i=0; while [ $i -lt 3 ]; do echo $i; i=$((i + 1)); done"), ["0", "1", "2"]);
+    assert_eq!(prints("f() { echo in $1; return 4; }\nf; echo $?").len(), 2);
+    assert_eq!(
+        prints("date; sleep 1d; date"),
+        ["Thu Jan  1 00:00:00 UTC 2026", "Fri Jan  2 00:00:00 UTC 2026"]
+    );
+}
+
+#[test]
+fn loops_without_end_go_on_until_they_are_stopped() {
+    assert_eq!(ends("while true; do sleep 1; done"), None);
+    assert_eq!(ends("while :; do :; done"), None);
+    assert_eq!(ends("until false; do echo x; done"), None);
+    assert_eq!(
+        ends("_term(){\nsleep 5\nexit 143\n}\ntrap _term SIGTERM\nwhile true; do sleep 1; done"),
+        None
+    );
+    assert_eq!(ends("tail -f /dev/null"), None);
+    let (_, lines) = outcome(World::new().sh("while true; do echo tick; sleep 10; done")).unwrap();
+    assert!(lines.len() > 100 && lines[2] == "20000ms tick", "{}", lines.len());
+}
+
+#[test]
+fn files_in_volumes_outlive_a_run() {
+    let world = World::new();
+    let once = "if [[ -r /data/foo ]]\nthen\n  exit 0\nelse\n  touch /data/foo\n  exit 1\nfi";
+    assert_eq!(
+        [(); 3].map(|()| outcome(world.sh(once)).unwrap().0),
+        [Some((1, 0)), Some((0, 0)), Some((0, 0))]
+    );
+    assert!(!world.sh(once).unwrap().repeats && world.sh("exit 1").unwrap().repeats);
+    let own = "if [ -e /tmp/foo ]; then exit 0; fi; touch /tmp/foo; test -f /tmp/foo && exit 2";
+    assert_eq!([(); 2].map(|()| outcome(world.sh(own)).unwrap().0), [Some((2, 0)), Some((2, 0))]);
+    assert_eq!(
+        outcome(world.sh("echo -n ab > /data/x; echo c >> /data/x; cat /data/x")).unwrap().1,
+        ["0ms abc"]
+    );
+    assert_eq!(outcome(world.sh("rm /data/x && cat /data/x")).unwrap().0, Some((1, 0)));
+    assert_eq!(outcome(world.sh("rm /data/x")).unwrap().0, Some((1, 0)));
+    assert_eq!(outcome(world.sh("rm -rf /data/x; ! [ -s /data/x ]")).unwrap().0, Some((0, 0)));
+}
+
+#[test]
+fn a_volume_is_as_wide_as_its_kind() {
+    let world = World::new();
+    let test = |node: usize, uid: &str, path: &str| {
+        let script = format!("test -f {path} && exit 5; touch {path}; exit 6");
+        outcome(world.run_on(node, uid, json!({"command": ["sh", "-c", script]}))).unwrap().0.unwrap().0
+    };
+    assert_eq!([test(0, "a", "/data/f"), test(0, "b", "/data/f"), test(0, "a", "/data/f")], [6, 6, 5]);
+    assert_eq!([test(0, "a", "/host/f"), test(0, "b", "/host/f"), test(1, "b", "/host/f")], [6, 5, 6]);
+    world.volumes.forget("a");
+    assert_eq!([test(0, "a", "/data/f"), test(0, "b", "/data/f"), test(0, "b", "/host/f")], [6, 5, 5]);
+}
+
+#[test]
+fn what_is_written_later_is_not_there_yet() {
+    let mut world = World::new();
+    assert!(world.sh("sleep 10; touch /data/late; rm -f /data/gone").is_some());
+    let there = |world: &World| outcome(world.sh("test -f /data/late")).unwrap().0.unwrap().0 == 0;
+    assert!(!there(&world));
+    assert_eq!(outcome(world.sh("until [ -f /data/late ]; do sleep 4; done")).unwrap().0, Some((0, 12_000)));
+    world.passed = Duration::from_secs(11);
+    assert!(there(&world));
+}
+
+#[test]
+fn the_environment_is_known_as_far_as_the_pod_tells() {
+    let world = World::new();
+    let run = |env: Value, script: &str| {
+        let more = json!({"command": ["sh", "-c", script], "env": env});
+        outcome(world.run_on(0, "u", more)).map(|(exit, lines)| (exit.map(|(code, _)| code), lines))
+    };
+    let index = json!([{"name": "INDEX", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['index']"}}},
+        {"name": "TWICE", "value": "$(INDEX)$(INDEX)"}]);
+    let odd = "if [ $(expr ${INDEX} % 2) -ne 0 ]; then exit 1; else exit 0; fi";
+    assert_eq!(run(index.clone(), odd), Some((Some(1), vec![])));
+    assert_eq!(
+        run(index.clone(), "echo $(TWICE) $INDEX $$NAME"),
+        Some((Some(0), vec!["0ms 33 3".to_owned()]))
+    );
+    let secret = json!([{"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
+    assert_eq!(run(secret.clone(), "echo $S"), None, "a node does not read Secrets");
+    assert_eq!(run(secret, "exit 4"), Some((Some(4), vec![])));
+}
+
+#[test]
+fn programs_run_without_a_shell() {
+    let world = World::new();
+    let run = |words: Value| outcome(world.run_on(0, "u", words));
+    assert_eq!(run(json!({"command": ["/bin/echo", "a;", "$b"]})).unwrap().1, ["0ms a; $b"]);
+    assert_eq!(run(json!({"command": ["sleep"], "args": ["1", "2"]})).unwrap().0, Some((0, 3000)));
+    assert_eq!(run(json!({"command": ["/bin/false"]})).unwrap().0, Some((1, 0)));
+    assert_eq!(run(json!({"args": ["sleep", "1"]})), None, "the image has a program of its own");
+    assert_eq!(run(json!({"command": ["sh", "-ec"], "args": ["false; exit 0"]})).unwrap().0, Some((1, 0)));
+    assert_eq!(run(json!({"command": ["sh", "/run.sh"]})), None);
+}
+
+#[test]
+fn what_is_not_understood_is_left_alone() {
+    for script in [
+        "nginx",
+        "sleep 5; nginx",
+        "cat /etc/passwd",
+        "cat /config/x",
+        "echo a | grep a",
+        "sleep 5 & exit 1",
+        "echo `date`",
+        "ls *",
+        "if true; then",
+        "echo 'a",
+        "echo \"a",
+        "(exit 1)",
+        "case a in a) ;; esac",
+        "$(",
+        "${a!b}",
+        "$((1",
+        "fi",
+        "while true; do",
+        "echo ../x > ../y",
+        "f() { f; }; f",
+        "&&",
+        "; ;; ;",
+        "> ",
+        "echo a > /config/x",
+        "seq 1 99999999",
+    ] {
+        assert_eq!(outcome(World::new().sh(script)), None, "{script}");
+    }
+    // An end before the command that is not understood counts.
+    assert_eq!(ends("exit 1; nginx"), Some((1, 0)));
+    assert_eq!(ends("true || nginx"), Some((0, 0)));
+}
+
+#[test]
+fn deep_and_long_scripts_do_no_harm() {
+    let deep = format!("{}:{}", "if true; then ".repeat(5_000), "; fi".repeat(5_000));
+    assert_eq!(World::new().sh(&deep), None);
+    assert_eq!(World::new().sh(&format!("echo {}{}", "$(".repeat(9_000), ")".repeat(9_000))), None);
+    assert_eq!(World::new().sh(&"! ".repeat(100_000)), None);
+    assert_eq!(World::new().sh(&"{ ".repeat(100_000)), None);
+    assert!(World::new().sh(&"echo x;".repeat(100_000)).is_some_and(|run| run.exit.is_none()));
+    assert!(World::new().sh("x=a; while true; do x=$x$x; done").is_none_or(|run| run.exit.is_none()));
+}
+
+#[test]
+fn a_termination_message_is_what_is_in_its_file_or_at_the_end_of_the_log() {
+    let world = World::new();
+    let message = |container: Value| world.run_on(0, "u", container).unwrap().message;
+    let writes =
+        |path: &str| json!({"command": ["sh", "-c", format!("echo x; echo -n DONE > {path}; exit 1")]});
+    assert_eq!(message(writes("/dev/termination-log")).as_deref(), Some("DONE"));
+    assert_eq!(message(writes("/tmp/other")), None);
+    let mut own = writes("/tmp/other");
+    own["terminationMessagePath"] = json!("/tmp/other");
+    assert_eq!(message(own).as_deref(), Some("DONE"));
+    let mut falls_back = writes("/tmp/other");
+    falls_back["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+    assert_eq!(message(falls_back).as_deref(), Some("x\n"));
+    let succeeds = json!({"command": ["echo", "x"], "terminationMessagePolicy": "FallbackToLogsOnError"});
+    assert_eq!(message(succeeds), None);
+}

@@ -15,7 +15,7 @@ use crate::backup::{BackupError, Http, Place};
 const ANSWER_MAX_BYTES: usize = 8 << 20;
 
 /// An HTTP client that reaches Services by their names, if the operator runs in the cluster.
-pub fn http() -> Http {
+pub(crate) fn http() -> Http {
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     Http::new(service_fn(move |request: Request<Bytes>| {
         let client = client.clone();

@@ -24,6 +24,10 @@ use crate::{MANAGER, pod};
 /// How long a node may miss its heartbeat before it counts as lost: Kubernetes' default.
 const GRACE: Duration = Duration::from_secs(50);
 
+/// How old a node may be when it is reported as new: the period in which kube-controller-manager looks for new nodes. The
+/// nodes of a new cluster are older when this controller is first needed.
+const NEW_NODE_AGE_MAX: Duration = Duration::from_secs(5);
+
 /// What the triggers and the reconcile function share.
 #[derive(Debug)]
 struct Health {
@@ -109,12 +113,19 @@ async fn reconcile(key: Request, ctx: Ctx<Health>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
+/// Whether a node is so young that it is reported as new.
+fn is_new(node: &Node, now: Timestamp) -> bool {
+    node.metadata.creation_timestamp.as_ref().is_some_and(|created| {
+        Duration::try_from(now.duration_since(created.0)).is_ok_and(|age| age <= NEW_NODE_AGE_MAX)
+    })
+}
+
 /// Records the events about a node that are not recorded yet.
 fn tell(ctx: &Ctx<Health>, name: &str, node: Option<&Node>) {
     let nodes = ctx.kind(&NODE);
     for news in ctx.state().news.lock().remove(name).into_iter().flatten() {
         match (news, node) {
-            (News::Registered, Some(node)) => {
+            (News::Registered, Some(node)) if is_new(node, ctx.now()) => {
                 let note = format!("Node {name} event: Registered Node {name} in Controller");
                 nodes.event(node, "RegisteredNode", note);
             }

@@ -61,7 +61,7 @@ fn an_existing_folder_stays_as_it_is() {
     let output = new(folder.path(), &["shop"]);
     assert!(!output.status.success());
     assert!(
-        String::from_utf8_lossy(&output.stderr).contains("error: shop is there already: nothing was written")
+        String::from_utf8_lossy(&output.stderr).contains("error: shop already exists: nothing was written")
     );
     assert_eq!(entries(&folder.path().join("shop")), Vec::<String>::new());
 }

@@ -65,7 +65,7 @@ fn the_log_of_a_container_is_what_it_printed() {
         assert_eq!(logs(LogParams::default()).await, "one\ntwo\nthree\n");
         assert_eq!(logs(LogParams { tail_lines: Some(1), ..Default::default() }).await, "three\n");
         assert_eq!(logs(LogParams { limit_bytes: Some(6), ..Default::default() }).await, "one\ntw");
-        assert_eq!(logs(LogParams { since_seconds: Some(9), ..Default::default() }).await, "two\nthree\n");
+        assert_eq!(logs(LogParams { since_seconds: Some(10), ..Default::default() }).await, "two\nthree\n");
         let stamped = logs(LogParams { timestamps: true, tail_lines: Some(1), ..Default::default() }).await;
         let (time, text) = stamped.split_once(' ').unwrap();
         assert_eq!((time.len(), text), ("2006-01-02T15:04:05.000000000Z".len(), "three\n"));

@@ -231,7 +231,7 @@ pub mod v1 {
         }
     }
 
-    /// An object may leave out its spec, which is then read as the default.
+    /// An object without a spec has the default spec.
     impl<'de> Deserialize<'de> for BoatSpec {
         fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             struct Optional;

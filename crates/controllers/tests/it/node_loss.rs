@@ -212,7 +212,7 @@ fn a_deleted_node_stays_deleted_and_its_pods_go() {
             .list::<Pod>()
             .await?
             .into_iter()
-            .filter(is_ready)
+            .filter(|pod| is_ready(pod) && pod.metadata.deletion_timestamp.is_none())
             .map(|pod| pod.spec.unwrap().node_name.unwrap())
             .collect();
         assert_eq!(nodes, ["node-2", "node-2"]);

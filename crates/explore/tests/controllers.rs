@@ -104,22 +104,6 @@ fn replica_sets() {
 }
 
 #[test]
-fn stateful_sets() {
-    passes("stateful_sets", |cluster| async move {
-        let mut set = workload(2, "web:1");
-        set["spec"]["serviceName"] = "web".into();
-        set["spec"]["volumeClaimTemplates"] = json!([{
-            "metadata": {"name": "data"},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        }]);
-        apply::<StatefulSet>(&cluster, set).await?;
-        patch::<StatefulSet>(&cluster, "web", json!({"spec": {"template": template("web:2")}})).await?;
-        patch::<StatefulSet>(&cluster, "web", json!({"spec": {"replicas": 1}})).await?;
-        delete::<StatefulSet>(&cluster, "web").await
-    });
-}
-
-#[test]
 fn daemon_sets() {
     passes("daemon_sets", |cluster| async move {
         let selector = json!({"matchLabels": {"app": "web"}});
@@ -141,18 +125,6 @@ fn job(name: &str, ttl: Option<i32>) -> Value {
 }
 
 #[test]
-fn jobs() {
-    passes("jobs", |cluster| async move {
-        apply::<Job>(&cluster, job("once", None)).await?;
-        let done = cluster.get::<Job>("once").await.map_err(told)?.status.and_then(|status| status.succeeded);
-        if done != Some(2) {
-            return Err(format!("the job has succeeded {done:?} times"));
-        }
-        delete::<Job>(&cluster, "once").await
-    });
-}
-
-#[test]
 fn jobs_that_expire() {
     passes("jobs_that_expire", |cluster| async move {
         apply::<Job>(&cluster, job("brief", Some(600))).await?;
@@ -162,67 +134,6 @@ fn jobs_that_expire() {
             Some(_) => Err("the job is still there".to_owned()),
             None => Ok(()),
         }
-    });
-}
-
-#[test]
-fn cron_jobs() {
-    passes("cron_jobs", |cluster| async move {
-        let mut template = template("job:1");
-        template["spec"]["restartPolicy"] = "Never".into();
-        let spec = json!({"schedule": "0 * * * *", "jobTemplate": {"spec": {"template": template}}});
-        apply::<CronJob>(&cluster, json!({"metadata": {"name": "hourly"}, "spec": spec})).await?;
-        cluster.advance(Duration::from_secs(3600)).await;
-        cluster.settled().await;
-        patch::<CronJob>(&cluster, "hourly", json!({"spec": {"suspend": true}})).await?;
-        delete::<CronJob>(&cluster, "hourly").await
-    });
-}
-
-#[test]
-fn endpoints() {
-    passes("endpoints", |cluster| async move {
-        let spec = json!({"selector": {"app": "web"}, "ports": [{"port": 80}]});
-        apply::<Service>(&cluster, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
-        apply::<Deployment>(&cluster, workload(2, "web:1")).await?;
-        has_addresses(&cluster, 2).await?;
-        patch::<Deployment>(&cluster, "web", json!({"spec": {"replicas": 1}})).await?;
-        has_addresses(&cluster, 1).await?;
-        delete::<Service>(&cluster, "web").await?;
-        delete::<Deployment>(&cluster, "web").await
-    });
-}
-
-async fn has_addresses(cluster: &Cluster, wanted: usize) -> Steps {
-    let slices = cluster.list::<EndpointSlice>().await.map_err(told)?;
-    let addresses = slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
-    let found = addresses.flat_map(|endpoint| &endpoint.addresses).count();
-    if found == wanted { Ok(()) } else { Err(format!("{found} addresses instead of {wanted}")) }
-}
-
-/// A ConfigMap that owns a Secret.
-async fn owner_and_dependent(cluster: &Cluster, name: &str) -> Steps {
-    let owner = cluster.apply::<ConfigMap>(read(json!({"metadata": {"name": name}}))).await.map_err(told)?;
-    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": owner.metadata.uid, "blockOwnerDeletion": true});
-    let dependent = json!({"metadata": {"name": name, "ownerReferences": [reference]}});
-    apply::<Secret>(cluster, dependent).await
-}
-
-#[test]
-fn the_garbage_collector() {
-    passes("the_garbage_collector", |cluster| async move {
-        let policies = [
-            ("background", PropagationPolicy::Background),
-            ("foreground", PropagationPolicy::Foreground),
-            ("orphan", PropagationPolicy::Orphan),
-        ];
-        for (name, policy) in policies {
-            owner_and_dependent(&cluster, name).await?;
-            let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
-            cluster.api::<ConfigMap>().delete(name, &params).await.map_err(told)?;
-            cluster.settled().await;
-        }
-        Ok(())
     });
 }
 
@@ -280,28 +191,3 @@ async fn used(cluster: &Cluster, wanted: &str) -> Steps {
     }
 }
 
-#[test]
-fn volumes() {
-    passes("volumes", |cluster| async move {
-        let spec = json!({
-            "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "by-hand",
-            "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": "/data"},
-        });
-        apply::<PersistentVolume>(&cluster, json!({"metadata": {"name": "disk"}, "spec": spec})).await?;
-        let spec = json!({
-            "accessModes": ["ReadWriteOnce"], "storageClassName": "by-hand",
-            "resources": {"requests": {"storage": "1Gi"}},
-        });
-        apply::<PersistentVolumeClaim>(&cluster, json!({"metadata": {"name": "data"}, "spec": spec})).await?;
-        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
-        apply::<PersistentVolumeClaim>(&cluster, json!({"metadata": {"name": "made"}, "spec": spec})).await?;
-        let claim = |name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
-        let pod = json!({"metadata": {"name": "user"}, "spec": {
-            "containers": [{"name": "main", "image": "web:1"}], "volumes": [claim("data"), claim("made")],
-        }});
-        apply::<Pod>(&cluster, pod).await?;
-        delete::<PersistentVolumeClaim>(&cluster, "data").await?;
-        delete::<Pod>(&cluster, "user").await?;
-        delete::<PersistentVolumeClaim>(&cluster, "made").await
-    });
-}

@@ -244,7 +244,7 @@ fn a_second_copy_of_a_child_is_found() {
     };
     let report = explore("by-time", played).budget(Budget::Full).run();
     finds(Oracle::SameEnd, &report);
-    assert!(report.findings[0].what.contains("is left"), "{report}");
+    assert!(report.findings[0].what.contains("which it does not in the undisturbed run"), "{report}");
 }
 
 /// A cloud with buckets, as a test sees it.

@@ -82,7 +82,7 @@ fn claims_deleted_by_what_the_server_says_pass() {
 /// Lets claims grow when it sees that the spec has another size than the status, and notes the size. The size that it
 /// compares with is that of the last step it has seen grow.
 async fn grow_by_one(ensemble: Arc<Ensemble>, ctx: Ctx) -> Result<Action> {
-    ctx.get_or_create(stateful_set(&ensemble)).await?;
+    ctx.get_or_create(small(&ensemble)).await?;
     let noted = ensemble.status.as_ref().and_then(|status| status.replicas).unwrap_or(ensemble.spec.storage);
     // More than one step is refused as a mistake of the user.
     if ensemble.spec.storage - noted == 1 {
@@ -93,10 +93,17 @@ async fn grow_by_one(ensemble: Arc<Ensemble>, ctx: Ctx) -> Result<Action> {
 }
 
 async fn grow_to_spec(ensemble: Arc<Ensemble>, ctx: Ctx) -> Result<Action> {
-    ctx.get_or_create(stateful_set(&ensemble)).await?;
+    ctx.get_or_create(small(&ensemble)).await?;
     grow(&ensemble, &ctx).await?;
     ctx.status(&ensemble, json!({"replicas": ensemble.spec.storage})).await?;
     Ok(Action::await_change())
+}
+
+/// A StatefulSet whose template asks for 1 Gi. The template of claims cannot change; the claims themselves grow.
+fn small(ensemble: &Ensemble) -> StatefulSet {
+    let mut first = ensemble.clone();
+    first.spec.storage = 1;
+    stateful_set(&first)
 }
 
 async fn grow(ensemble: &Ensemble, ctx: &Ctx) -> Result<()> {

@@ -70,7 +70,7 @@ fn families(text: &str) -> Vec<Family<'_>> {
 /// Reads a line. `None` for one that is no sample.
 fn sample(line: &str) -> Option<Sample> {
     // An exemplar follows after ` # `, which no label of ours contains unescaped outside of quotes.
-    let end = line.find(|c: char| c == '{' || c == ' ')?;
+    let end = line.find(['{', ' '])?;
     let (name, rest) = line.split_at(end);
     let (labels, rest) = match rest.strip_prefix('{') {
         Some(rest) => labels(rest)?,

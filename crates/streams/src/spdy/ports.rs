@@ -58,17 +58,14 @@ async fn serve(pod: Arc<str>, connector: Connector, mut opened: Opened) {
             halves.insert(name, Half { stream, since: Instant::now() });
             continue;
         };
-        match pair(other.stream, stream) {
-            Some((data, error)) => {
-                let forward = forward(connector.clone(), pod.clone(), port, data.reader, data.writer);
-                forwarded.push(Box::pin(async move {
-                    if let Err(why) = forward.await {
-                        tell(error, why).await;
-                    }
-                }));
-            }
-            // Two streams of one type: both end.
-            None => {}
+        // Two streams of one type are dropped, which ends both.
+        if let Some((data, error)) = pair(other.stream, stream) {
+            let forward = forward(connector.clone(), pod.clone(), port, data.reader, data.writer);
+            forwarded.push(Box::pin(async move {
+                if let Err(why) = forward.await {
+                    tell(error, why).await;
+                }
+            }));
         }
     }
 }

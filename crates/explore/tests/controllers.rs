@@ -7,14 +7,10 @@ use std::time::Duration;
 
 use evenkeel_cluster::{Cluster, testing};
 use evenkeel_explore::explore;
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret, Service,
-};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ResourceQuota};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, PropagationPolicy};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -190,4 +186,3 @@ async fn used(cluster: &Cluster, wanted: &str) -> Steps {
         other => Err(format!("{other:?} pods are used instead of {wanted}")),
     }
 }
-

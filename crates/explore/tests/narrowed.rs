@@ -13,15 +13,13 @@ use std::time::Duration;
 
 use ensemble::{Ensemble, change, create, delete, prepare, stateful_set};
 use evenkeel_cluster::Cluster;
-use evenkeel_env::Env;
-use evenkeel_explore::{Budget, Class, Oracle, Report, Stop, Strike, explore};
+use evenkeel_explore::{Budget, Class, Oracle, Report, explore};
 use evenkeel_runtime::{Action, Controller, Ctx, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 fn child(ensemble: &Ensemble) -> ConfigMap {

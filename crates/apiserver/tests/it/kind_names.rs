@@ -9,13 +9,12 @@ use evenkeel_schema::api_resources;
 const TABLE: &str = "strategy/table.rs";
 
 /// Files that compare an API field whose values are kinds, not the kind of a resource.
-const FIELDS: [(&str, &str); 8] = [
+const FIELDS: [(&str, &str); 7] = [
     ("admission/limit_range.rs", "`type` of a limit of a LimitRange"),
     ("authorize.rs", "`subjects[].kind` of a binding of roles"),
     ("authorize/escalate.rs", "`roleRef.kind` of a binding of roles"),
     ("authorize/rbac_index.rs", "`roleRef.kind` and `subjects[].kind` of a binding of roles"),
     ("bootstrap/objects.rs", "`kind` of a line of the initial objects"),
-    ("destination.rs", "`targetRef.kind` of an endpoint"),
     ("subresource/binding.rs", "`target.kind` of a Binding"),
     ("table/cells/cluster.rs", "`subjects[].kind` of a binding of roles"),
 ];

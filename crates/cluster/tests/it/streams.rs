@@ -1,5 +1,7 @@
 //! Logs, exec, attach, port-forward and the proxies, as kube-rs and raw clients use them.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test, as it should")]
+
 mod https;
 
 use std::time::Duration;

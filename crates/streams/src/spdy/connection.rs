@@ -266,10 +266,15 @@ mod tests {
     }
 
     fn open(stream: u32, flags: u8) -> Bytes {
+        opening(stream, flags, stream == 1)
+    }
+
+    /// A frame that opens a stream. `is_first` says that no compressed headers were sent before.
+    fn opening(stream: u32, flags: u8, is_first: bool) -> Bytes {
         let mut payload = BytesMut::new();
         payload.put_u32(stream);
         payload.put_slice(&[0; 6]);
-        payload.put_slice(&deflate(&[("streamtype", "data")], stream == 1));
+        payload.put_slice(&deflate(&[("streamtype", "data")], is_first));
         control(1, flags, &payload)
     }
 
@@ -320,7 +325,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_must_have_the_next_odd_number() {
-        let got = answer(1, &[open(1, 0), open(1, 0), open(2, 0), Outgoing::Fin(1).encode()]).await;
+        let got = answer(1, &[open(1, 0), opening(1, 0, false), open(2, 0), Outgoing::Fin(1).encode()]).await;
         for stream in [1, 2] {
             let refusal = Outgoing::Violation(stream).encode();
             assert!(got.windows(refusal.len()).any(|window| window == refusal), "{stream} in {got:?}");

@@ -32,8 +32,11 @@ impl World {
     }
 }
 
-/// Returns the code and the milliseconds of the end, and what was printed; `None` if the script is not understood.
-fn outcome(run: Option<Run>) -> Option<(Option<(i32, u128)>, Vec<String>)> {
+/// The code and the milliseconds of the end, and what was printed.
+type Outcome = (Option<(i32, u128)>, Vec<String>);
+
+/// Returns how a script ends and what it prints, or `None` if the script is not understood.
+fn outcome(run: Option<Run>) -> Option<Outcome> {
     let run = run?;
     let exit = run.exit.map(|(after, code)| (code, after.as_millis()));
     Some((

@@ -9,8 +9,9 @@ use futures::stream::{BoxStream, SplitSink, SplitStream};
 use futures::{SinkExt as _, Stream, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use crate::Io;
 use crate::idle::Idle;
@@ -188,6 +189,9 @@ async fn finish(mut sink: Sink, codec: Codec, last: Option<(u8, Bytes)>) -> Opti
         if let Some((channel, bytes)) = last {
             sink.send(codec.encode(channel, &bytes)).await.ok()?;
         }
+        // Clients take an end without this code for a connection that was lost.
+        let normal = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
+        sink.send(Message::Close(Some(normal))).await.ok()?;
         sink.close().await.ok()
     };
     tokio::time::timeout(CLOSING, closing).await.ok().flatten()

@@ -22,6 +22,10 @@ const ZLIB_HEAD: [u8; 2] = [0x78, 0x20];
 /// The flag for a dictionary in the second byte of a zlib stream.
 const HAS_DICTIONARY: u8 = 0x20;
 
+/// A block without content that is not the last one: the end of a flush. Go's reader holds back what it has inflated until it
+/// meets one, or takes what is missing for an error.
+const EMPTY_BLOCK: [u8; 5] = [0, 0, 0, 0xff, 0xff];
+
 /// The names and values of a stream's headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
@@ -177,6 +181,7 @@ pub fn deflate(headers: &[(&str, &str)], is_first: bool) -> Bytes {
         bytes.put_u16_le(!length);
         bytes.put_slice(piece);
     }
+    bytes.put_slice(&EMPTY_BLOCK);
     bytes.freeze()
 }
 

@@ -226,7 +226,7 @@ async function large(browser) {
   const base = link.split("#")[0];
   await page.waitForFunction(() => document.querySelector("#live")?.textContent === "saved record");
   await page.waitForFunction(() => document.querySelector(".troubles")?.textContent?.includes("triggers itself"));
-  check((await text(page, ".troubles")).includes("broken wakes itself for default/web: 7 rounds") && (await text(page, ".troubles")).includes("status.checked"), "a loop is named with its field");
+  check((await text(page, ".troubles")).includes("broken triggers itself for default/web: 7 rounds") && (await text(page, ".troubles")).includes("status.checked"), "a loop is named with its field");
   await picture(page, "dashboard-loop");
   await page.evaluate(() => {
     window.slowest = 0;

@@ -86,7 +86,7 @@ impl Env {
         self.shared.clock.now().saturating_add(shift).unwrap_or(Timestamp::MAX)
     }
 
-    /// The same world as seen by a process with a wall clock of its own: [`Env::shift_clock`] of the result moves the clock
+    /// Returns this world as seen by a process with a wall clock of its own: [`Env::shift_clock`] of the result moves the clock
     /// of the result and its clones, and not that of the world.
     ///
     /// ```

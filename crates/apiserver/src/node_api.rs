@@ -22,10 +22,10 @@ pub trait NodeApi: Send + Sync {
     /// Completes when a container has printed more, or began a new run, after this call. It may complete without a reason.
     fn log_change(&self) -> BoxFuture<'static, ()>;
 
-    /// Returns what carries out a call to a container; `None` if nothing does.
+    /// Returns the command that carries out a call to a container, or `None` if no handler answers for the container.
     fn command(&self, call: CommandCall) -> Option<Command>;
 
-    /// Returns what connects to the ports of a pod; `None` if nothing does.
+    /// Returns what connects clients to the ports of a pod, or `None` if no handler answers for the pod.
     fn ports(&self, pod: Arc<Value>) -> Option<Connector>;
 
     /// Sends an HTTP request to what listens on a port.
@@ -94,8 +94,8 @@ pub struct CommandCall {
     pub command: Option<Vec<String>>,
 }
 
-/// In the extensions of a response with status 101: what serves the connection. Whoever carries the response hands the
-/// connection over.
+/// Serves a connection after its upgrade. It is in the extensions of a response with status 101, and the server that
+/// sends this response hands the upgraded connection to it.
 #[derive(Clone)]
 pub struct Upgrade(Arc<Mutex<Option<Serve>>>);
 
@@ -109,8 +109,8 @@ impl Upgrade {
         Self(Arc::new(Mutex::new(Some(Box::new(|io, station| Box::pin(serve(io, station)))))))
     }
 
-    /// Serves a connection until it ends. Bytes on their way are work of the station, if there is one. `None` if a
-    /// connection was handed over before.
+    /// Serves a connection until it ends. Bytes on their way are work of the station, if there is one. Returns `None` if
+    /// a connection was handed over before.
     pub fn serve(&self, io: Io, station: Option<Station>) -> Option<BoxFuture<'static, ()>> {
         let serve = self.0.lock().take()?;
         Some(serve(io, station))

@@ -138,6 +138,25 @@ impl CustomInfo {
     pub(crate) fn rules(&self) -> Option<&Rules> {
         self.rules.get_or_init(|| Rules::compile(&self.schema)).as_ref()
     }
+
+    /// The version `v1` of a definition, with this entry of `spec.versions` and an empty schema, for unit tests.
+    #[cfg(test)]
+    pub(crate) fn for_tests(definition: impl Into<String>, version: Value) -> Self {
+        Self {
+            definition: definition.into(),
+            uid: String::new(),
+            version,
+            schema: Schema::default(),
+            rules: Arc::default(),
+            stored_revision: 0,
+            storage_version: "v1".to_owned(),
+            versions: Arc::default(),
+            webhook: None,
+            preserve_unknown_fields: false,
+            terminating: false,
+            converted: Arc::default(),
+        }
+    }
 }
 
 impl ResourceInfo {

@@ -113,7 +113,7 @@ impl ApiServer {
         resume::resume(&self.inner.services.definitions, &self.inner.services.store).await
     }
 
-    /// Returns the user of a bearer token; `None` if the token is not valid, or no longer.
+    /// Returns the user of a bearer token; `None` if the token is invalid or has expired.
     pub fn authenticate(&self, token: &str) -> Option<User> {
         self.inner.services.authentication.authenticate(token, &[]).ok().map(|it| it.user)
     }

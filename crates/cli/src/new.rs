@@ -96,7 +96,7 @@ impl New {
         Ok(())
     }
 
-    /// What the flags say; and for what they do not say, what the user answers or what is usual.
+    /// Returns the choices of the user: from the flags, otherwise from the answers, otherwise the defaults.
     fn answers<I: BufRead, O: Write>(&self, mut questions: Questions<I, O>) -> anyhow::Result<Answers> {
         let checked = |check: fn(&str) -> anyhow::Result<()>| {
             move |answer: &str| check(answer).map(|()| answer.to_owned())

@@ -1,4 +1,4 @@
-//! Evicts pods that do not tolerate the `NoExecute` taints of their node, or no longer.
+//! Evicts pods that do not tolerate the `NoExecute` taints of their node, or that have tolerated them long enough.
 
 mod tolerance;
 

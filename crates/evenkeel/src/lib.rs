@@ -9,8 +9,15 @@
 //! use evenkeel::k8s_openapi::api::core::v1::{ConfigMap, Secret};
 //! use evenkeel::prelude::*;
 //!
+//! evenkeel::kinds! {
+//!     /// The kinds of the controller. If `reconcile` uses another kind, the compiler names the line to add here.
+//!     struct TwinKinds for ConfigMap {
+//!         owns Secret,
+//!     }
+//! }
+//!
 //! /// Every ConfigMap has a Secret of the same name.
-//! async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
+//! async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx<(), TwinKinds>) -> Result<Action> {
 //!     let mut secret = Secret::default();
 //!     secret.metadata.name = map.metadata.name.clone();
 //!     ctx.apply(secret).await?;                       // server-side apply, with `map` as the owner
@@ -18,7 +25,7 @@
 //! }
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let controller = Controller::new("twin", reconcile).owns::<Secret>();
+//! let controller = Controller::new("twin", reconcile);
 //! Manager::new(Client::try_default().await?).controller(controller).run().await?;
 //! # Ok(())
 //! # }

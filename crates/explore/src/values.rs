@@ -1,5 +1,7 @@
-//! Values that an operator makes up, such as passwords and tokens: they differ between undisturbed runs with other seeds, so
-//! that no state can be compared with them. But which of them stay as they are, and which are equal, does not differ.
+//! Values that an operator makes up, such as passwords and tokens.
+//!
+//! They differ between undisturbed runs with different seeds, so they cannot be compared between runs. But in every
+//! correct run, the same ones stay unchanged from rest to rest, and the same ones are equal to each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +12,7 @@ use serde_json::Value;
 use crate::compare::{Varying, paths_within};
 use crate::state::{KeyParts, World};
 
-/// The shortest value that is taken for made up. Shorter ones, such as numbers of revisions, are equal by chance.
+/// The shortest value that counts as made up. Shorter ones, such as revisions, may be equal by chance.
 const SHORTEST: usize = 8;
 /// How many digits in a row are taken for a time. What is named after the time of its making is equal to what was made at
 /// the same moment, and no operator promises that moment.
@@ -19,7 +21,7 @@ const DIGITS_OF_A_TIME: usize = 8;
 /// A value in a state: the key of its object, and the path in it.
 pub(crate) type Place = (String, String);
 
-/// What holds of the made up values of all undisturbed runs, for each rest.
+/// What is true of made-up values in all undisturbed runs, for each rest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Values {
     /// The places in the data of objects whose value has not changed since the rest before.
@@ -108,7 +110,7 @@ fn equal(now: &[BTreeMap<Place, String>]) -> Vec<BTreeSet<Place>> {
     groups.into_values().filter(|places| places.len() > 1).collect()
 }
 
-/// Whether a value is one that nobody comes to twice by chance.
+/// Whether a value is so long and so free of times and uids that two equal ones are no coincidence.
 fn is_made_up(value: &str) -> bool {
     let digits = |part: &str| part.len() >= DIGITS_OF_A_TIME;
     let is_scrubbed = value.contains("(time)") || value.contains("(uid)");

@@ -213,9 +213,6 @@ impl Sent {
 ///
 /// `from` and `to` are given only for numbers, booleans and the status of conditions. They are absent for all other
 /// values, for Secrets and for sensitive fields.
-///
-/// `from` and `to` are values of numbers, booleans and words of conditions; they are absent for all other values, for
-/// Secrets and for sensitive fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Change {

@@ -40,10 +40,10 @@ use crate::{Object, Request};
 /// The context of a reconcile: its key and causes, reads, writes, status and events. `S` is the state of the operator.
 /// Cloning is cheap.
 ///
-/// `D` is a list of the controller's kinds, made by [`kinds!`](crate::kinds!). With a list, a read or an owned write of
-/// a kind that the list lacks does not compile. Without a list, `D` is [`AnyKind`]: methods of
-/// [`Controller`](crate::Controller) such as `owns` declare what the controller watches, and a read of any other kind
-/// is a run-time error that names the line to add.
+/// `D` is the list of the controller's kinds, made by [`kinds!`](crate::kinds!): a read or an owned write of a kind that
+/// the list lacks does not compile. Without a list, as for kinds that are known only at run time, `D` is [`AnyKind`]:
+/// methods of [`Controller`](crate::Controller) such as `owns` declare what the controller watches, and a read of any
+/// other kind is a run-time error that names the line to add.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -52,7 +52,11 @@ use crate::{Object, Request};
 ///
 /// struct Settings { prefix: String }
 ///
-/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx<Settings>) -> Result<Action> {
+/// evenkeel_runtime::kinds! {
+///     struct MapKinds for ConfigMap { owns Secret }
+/// }
+///
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx<Settings, MapKinds>) -> Result<Action> {
 ///     let mut secret = Secret::default();
 ///     secret.metadata.name = Some(format!("{}-secret", ctx.state().prefix));
 ///     ctx.apply(secret).await?;             // in the namespace of `map`, controlled by it

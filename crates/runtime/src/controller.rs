@@ -47,19 +47,27 @@ pub(crate) type ErasedReconcile<S> =
 /// `S` is the state that the function's [`Ctx`] carries. A controller whose function takes a `Ctx<S>` runs once
 /// [`Controller::state`] gave it an `S`; a function that takes a plain `Ctx` needs none.
 ///
+/// Name the kinds that the function uses in a list by [`kinds!`](crate::kinds!), as this example does: then the compiler
+/// finds an `owns` that is missing. Without a list, [`Controller::owns`] and its like declare them, and a missing one
+/// shows at run time.
+///
 /// ```
 /// use std::sync::Arc;
 /// use evenkeel_runtime::{Action, Ctx, Controller, Result};
 /// use k8s_openapi::api::apps::v1::Deployment;
 /// use k8s_openapi::api::core::v1::ConfigMap;
 ///
-/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
+/// evenkeel_runtime::kinds! {
+///     struct ConfigKinds for ConfigMap { owns Deployment }
+/// }
+///
+/// async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx<(), ConfigKinds>) -> Result<Action> {
 ///     let children = ctx.children::<Deployment>()?;
 ///     println!("{} has {} deployments: {}", ctx.request(), children.len(), ctx.causes());
 ///     Ok(Action::await_change())
 /// }
 ///
-/// let controller = Controller::new("config", reconcile).owns::<Deployment>().max_concurrent(4);
+/// let controller = Controller::new("config", reconcile).max_concurrent(4);
 /// ```
 #[must_use = "a controller runs in a manager: `manager.controller(controller)`"]
 pub struct Controller<K: Object, S = ()> {

@@ -53,7 +53,7 @@ fn check_of(format: &str) -> Option<fn(&str) -> bool> {
         "byte" => |text| is_match(BASE64, text),
         "password" => |_| true,
         "date" => is_date,
-        "duration" => is_duration,
+        "duration" => |text| read_duration(text).is_some(),
         "datetime" => is_date_time,
         "k8sshortname" => |text| text.len() <= names::LABEL_MAX && names::dns1123_label(text).is_empty(),
         "k8slongname" => |text| names::dns1123_subdomain(text).is_empty(),
@@ -179,19 +179,37 @@ fn is_date_time(text: &str) -> bool {
     regex.captures(clock).is_some_and(|found| &found[1] <= "23" && &found[2] <= "59" && &found[3] <= "59")
 }
 
-/// Whether a string is a duration in Go's format, or contains a number with one of Scala's units.
-fn is_duration(text: &str) -> bool {
-    if parse_duration(text).is_some() {
-        return true;
+/// Reads a string of the format `duration`, in nanoseconds: Go's format, or numbers with units in words, such as
+/// `3 days`. Like Kubernetes, this ignores everything that is not a number with a known unit, and lets the sum overflow.
+pub fn read_duration(text: &str) -> Option<i64> {
+    if let Some(nanos) = parse_duration(text) {
+        return Some(nanos);
     }
-    let Some(regex) = go_regex::compiled(DURATION_PARTS) else { return false };
-    regex.captures_iter(text).any(|part| part[1].parse::<i64>().is_ok() && is_unit(&part[2].to_lowercase()))
+    let mut total = None;
+    for part in go_regex::compiled(DURATION_PARTS)?.captures_iter(text) {
+        let number: i64 = part[1].parse().ok()?;
+        if let Some(unit) = unit_nanos(&part[2].to_lowercase()) {
+            total = Some(total.unwrap_or(0_i64).wrapping_add(number.wrapping_mul(unit)));
+        }
+    }
+    total
 }
 
-fn is_unit(unit: &str) -> bool {
-    let prefixes = ["nano", "micro", "milli", "sec", "min", "hour", "day", "week"];
-    let exact = ["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"];
-    exact.contains(&unit) || prefixes.iter().any(|prefix| unit.starts_with(prefix))
+/// The units of durations in words: the abbreviations, the beginning of the word, and the number of nanoseconds.
+const UNITS: [(&[&str], &str, i64); 8] = [
+    (&["ns"], "nano", 1),
+    (&["us", "µs"], "micro", 1_000),
+    (&["ms"], "milli", 1_000_000),
+    (&["s"], "sec", 1_000_000_000),
+    (&["m"], "min", 60_000_000_000),
+    (&["h", "hr"], "hour", 3_600_000_000_000),
+    (&["d"], "day", 86_400_000_000_000),
+    (&["w", "wk"], "week", 604_800_000_000_000),
+];
+
+fn unit_nanos(unit: &str) -> Option<i64> {
+    let is_it = |(short, word, _): &&(&[&str], &str, i64)| short.contains(&unit) || unit.starts_with(word);
+    UNITS.iter().find(is_it).map(|(.., nanos)| *nanos)
 }
 
 fn digits_of(text: &str) -> String {
@@ -243,6 +261,26 @@ fn is_credit_card(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Validation and CEL once read these texts by different rules.
+    #[test]
+    fn durations_are_sums_of_numbers_with_units() {
+        let day = 86_400_000_000_000;
+        for (text, nanos) in [
+            ("1h30m", 5_400_000_000_000),
+            ("-2s", -2_000_000_000),
+            ("3 days", 3 * day),
+            ("1 Week and 2d", 9 * day),
+            ("2 seconds, 5 MILLIS", 2_005_000_000),
+            ("4 x 1 nanosecond", 1),
+            ("-1 d", day),
+        ] {
+            assert_eq!(read_duration(text), Some(nanos), "{text}");
+        }
+        for text in ["", "soon", "3 x", "3", "days", "99999999999999999999 days 1 s"] {
+            assert_eq!(read_duration(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn formats_take_and_refuse() {

@@ -5,6 +5,7 @@ pub mod api_resources;
 pub mod certificate_request;
 pub mod cron;
 pub mod defaults;
+pub mod deletion_cost;
 pub mod depth;
 pub mod empties;
 pub mod empty_lists;

@@ -85,12 +85,12 @@ pub(crate) async fn socket(io: Io) -> WebSocketStream<Io> {
     WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await
 }
 
-/// The channels of a connection. Each is a place in these lists: a channel that the client writes has a pipe in `inputs`,
-/// one that it reads has a number and a pipe in `outputs`.
+/// The channels of a connection. A channel that the client writes has its pipe in `inputs`, at the index that is the
+/// channel's number. A channel that the client reads has its number and its pipe in `outputs`.
 pub(crate) struct Channels {
     pub(crate) inputs: Vec<Option<Pipe>>,
     pub(crate) outputs: Vec<(u8, Pipe)>,
-    /// What is sent before anything else.
+    /// The messages that are sent before all others, with the number of their channel.
     pub(crate) greeting: Vec<(u8, Bytes)>,
 }
 
@@ -159,7 +159,7 @@ async fn receive(
     }
 }
 
-/// Sends what the pipes have, until all have ended.
+/// Sends the bytes of the pipes to the client, until all pipes have ended.
 async fn send(
     mut sink: Sink,
     codec: Codec,
@@ -197,7 +197,7 @@ async fn finish(mut sink: Sink, codec: Codec, last: Option<(u8, Bytes)>) -> Opti
     tokio::time::timeout(CLOSING, closing).await.ok().flatten()
 }
 
-/// What can be read, in pieces, until the end or an error.
+/// Reads in pieces of at most [`CHUNK_BYTES`], until the end or an error.
 pub(crate) fn chunks(reader: impl AsyncRead + Send + Unpin) -> impl Stream<Item = Bytes> + Send {
     futures::stream::unfold(reader, |mut reader| async {
         let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);

@@ -299,7 +299,8 @@ fn list(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
     items.filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
-/// The place of the client's first choice that is known. A client that names none takes the last one, which has no name.
+/// Returns the index in `known` of the first of the client's `names` that this server knows. A client that names none
+/// gets the protocol whose name is empty.
 fn choose(names: &[String], known: &[&str]) -> Result<usize, Refused> {
     let place = |name: &str| known.iter().position(|it| *it == name);
     let chosen = if names.is_empty() { place("") } else { names.iter().find_map(|name| place(name)) };

@@ -1,8 +1,9 @@
 //! A connection within the process, whose bytes on their way are work in the ledger.
 //!
 //! The work begins when bytes are written, and ends when all of them are read. A reader hands on what it has read in the same
-//! step, so that the next part enters its work before anything else happens. An end of the bytes that nobody has seen is no
-//! work: readers of a protocol with an end of its own do not look for it.
+//! step, so that the next part enters its work before anything else happens. That a writer has
+//! closed its end is not work, even before the reader notices: many protocols mark the end of a message themselves, and
+//! their readers then read no further.
 
 use std::io;
 use std::pin::Pin;

@@ -25,7 +25,8 @@ pub(crate) async fn forward(
     carry(io, from_client, to_client).await.map_err(|error| failed(&error.to_string()))
 }
 
-/// Carries bytes until the pod ends the connection. A client that ends its half may still read.
+/// Carries bytes between a client and a pod until the pod ends the connection. A client that has sent everything may
+/// still read.
 async fn carry(
     io: Io,
     mut from_client: impl AsyncRead + Unpin,
@@ -54,7 +55,7 @@ pub(crate) async fn all(ports: impl IntoIterator<Item = impl Future<Output = ()>
     join_all(ports).await;
 }
 
-/// The ports in the query of a request are malformed.
+/// Why the ports in the query of a request cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidPorts {
@@ -64,13 +65,13 @@ pub enum InvalidPorts {
     /// The parameter is empty.
     #[error("query parameter \"port\" cannot be empty")]
     Empty,
-    /// This is no port.
+    /// A value is not the number of a port.
     #[error("unable to parse {0:?} as a port")]
     NoPort(String),
-    /// There is no port 0.
+    /// Port 0 cannot be forwarded.
     #[error("port {0:?} must be > 0")]
     Zero(String),
-    /// More than [`PORTS_MAX`] ports.
+    /// The request names more than [`PORTS_MAX`] ports.
     #[error("at most {PORTS_MAX} ports can be forwarded by one request")]
     TooMany,
 }

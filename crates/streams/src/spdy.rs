@@ -7,8 +7,8 @@
 //!        ◀─ DATA, DATA with FIN ─▶          pipes
 //! ```
 //!
-//! A stream whose bytes are not read holds up the other streams of its connection, as with Kubernetes: the protocol would
-//! have windows for that, which its clients ignore.
+//! A stream whose bytes are not read holds up the other streams of its connection, as with Kubernetes. The protocol has
+//! flow control against that, but Kubernetes' clients ignore it.
 
 mod command;
 mod compression;

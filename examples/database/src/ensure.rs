@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use evenkeel::kinds::Owns;
 use evenkeel::kube::ResourceExt;
 use evenkeel::{ContextError, Ctx, Object};
 use serde_json::Value;
@@ -18,9 +19,10 @@ pub const WANTED: &str = "example.com/wanted";
 ///
 /// # Errors
 /// Fails if the API server refuses the request.
-pub async fn ensure<K, S>(ctx: &Ctx<S>, mut desired: K) -> Result<Arc<K>, ContextError>
+pub async fn ensure<K, S, D>(ctx: &Ctx<S, D>, mut desired: K) -> Result<Arc<K>, ContextError>
 where
     K: Object<DynamicType: Default>,
+    D: Owns<K>,
 {
     let digest = digest(&json(&desired)?);
     desired.annotations_mut().insert(WANTED.to_owned(), digest);

@@ -85,6 +85,19 @@ pub fn add_webhooks(manager: Manager, conversion: Conversion<Database>) -> Manag
         .conversion(conversion)
 }
 
+evenkeel::kinds! {
+    /// The kinds of the controller of databases.
+    pub struct DatabaseKinds for Database {
+        owns StatefulSet,
+        owns Service,
+        owns Secret,
+        watches PersistentVolumeClaim,
+    }
+}
+
+/// The context of the controller's functions.
+type Ctx<B> = evenkeel::Ctx<B, DatabaseKinds>;
+
 /// The controller. `backup` takes the last backups.
 pub fn controller<B: Backup>(backup: Arc<B>) -> Controller<Database> {
     // The StatefulSet creates the claims, so they have no owner reference to the database. Their label relates them to
@@ -96,9 +109,6 @@ pub fn controller<B: Backup>(backup: Arc<B>) -> Controller<Database> {
     Controller::new(NAME, reconcile::<B>)
         // Changes of the status and the finalizer come from this operator, and need no reconcile.
         .filter(Predicate::generation_changed())
-        .owns::<StatefulSet>()
-        .owns::<Service>()
-        .owns::<Secret>()
         .watches_with(claims, Trigger::map(storage::database_of))
         .state(backup)
 }

@@ -11,12 +11,12 @@ use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use evenkeel::kube::ResourceExt as _;
 use evenkeel::kube::api::{DeleteParams, Patch, Preconditions};
-use evenkeel::{ContextError, Ctx, Request};
+use evenkeel::{ContextError, Request};
 use serde_json::json;
 
 use crate::children::LABEL;
 use crate::rejection::{Failure, Rejection};
-use crate::{Backup, Database};
+use crate::{Backup, Ctx, Database};
 
 /// The index of claims by their database.
 pub(crate) const BY_DATABASE: &str = "database";

@@ -31,12 +31,19 @@ pub fn operator() -> Operator {
         .verbs(include_str!("../verbs.txt"))
 }
 
-/// The controller. It reconciles a `MyResource` whenever it or its Deployment changes.
-pub fn controller() -> Controller<MyResource> {
-    Controller::new(NAME, reconcile).owns::<Deployment>()
+evenkeel::kinds! {
+    /// The kinds of the controller of `MyResource`s.
+    pub struct MyResourceKinds for MyResource {
+        owns Deployment,
+    }
 }
 
-async fn reconcile(my: Arc<MyResource>, ctx: Ctx) -> Result<Action> {
+/// The controller. It reconciles a `MyResource` whenever it or its Deployment changes.
+pub fn controller() -> Controller<MyResource> {
+    Controller::new(NAME, reconcile)
+}
+
+async fn reconcile(my: Arc<MyResource>, ctx: Ctx<(), MyResourceKinds>) -> Result<Action> {
     match ctx.apply(deployment_for(&my)).await {
         Ok(deployment) => ctx.status(&my, status_of(&my, &deployment)).await?,
         // A retry does not help with a bad spec: show the reason, and wait for the next change of the spec.

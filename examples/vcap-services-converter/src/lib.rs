@@ -48,13 +48,22 @@ pub fn operator() -> Operator {
         .verbs(include_str!("../verbs.txt"))
 }
 
+evenkeel::kinds! {
+    /// The kinds of the controller of converters.
+    pub struct ConverterKinds for VcapServicesConverter {
+        owns Secret,
+    }
+}
+
+/// The context of the controller's functions.
+type Ctx = evenkeel::Ctx<(), ConverterKinds>;
+
 /// The controller. It reconciles a converter whenever it, one of its Secrets, or the Secret that it names changes.
 pub fn controller() -> Controller<VcapServicesConverter> {
     let by_source = Index::new("source", |converter: &VcapServicesConverter| {
         vec![Request::new(converter.namespace().as_deref(), converter.spec.secret_name.as_str()).to_string()]
     });
     Controller::new(NAME, reconcile)
-        .owns::<Secret>()
         .watches_indexed(by_source, |secret: &Secret| vec![Request::of(secret).to_string()])
         .max_concurrent(WORKERS)
         .write_limit(WRITES_A_SECOND, WRITES_AT_ONCE)

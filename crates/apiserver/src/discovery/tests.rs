@@ -20,20 +20,7 @@ fn get(registry: &Registry, path: &str, accept: &str) -> (u16, String, Value) {
 }
 
 fn custom(group: &str, version: &str, plural: &str, parts: Vec<SubresourceInfo>) -> ResourceInfo {
-    let info = CustomInfo {
-        definition: format!("{plural}.{group}"),
-        uid: String::new(),
-        version: json!({}),
-        schema: Default::default(),
-        rules: Default::default(),
-        stored_revision: 0,
-        versions: Default::default(),
-        webhook: None,
-        storage_version: "v1".into(),
-        preserve_unknown_fields: false,
-        terminating: false,
-        converted: Default::default(),
-    };
+    let info = CustomInfo::for_tests(format!("{plural}.{group}"), json!({}));
     ResourceInfo {
         group: group.into(),
         version: version.into(),

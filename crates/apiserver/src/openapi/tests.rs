@@ -18,20 +18,8 @@ fn with_widgets() -> Registry {
     let registry = Registry::new();
     let schema = json!({"type": "object", "description": "A widget.", "properties": {"spec": {"type": "object", "properties": {
         "port": {"x-kubernetes-int-or-string": true}, "size": {"type": "integer", "minimum": 1}}}}});
-    let custom = CustomInfo {
-        definition: "widgets.a.example.com".into(),
-        uid: String::new(),
-        version: json!({"schema": {"openAPIV3Schema": schema}}),
-        schema: Default::default(),
-        rules: Default::default(),
-        stored_revision: 0,
-        versions: Default::default(),
-        webhook: None,
-        storage_version: "v1".into(),
-        preserve_unknown_fields: false,
-        terminating: false,
-        converted: Default::default(),
-    };
+    let custom =
+        CustomInfo::for_tests("widgets.a.example.com", json!({"schema": {"openAPIV3Schema": schema}}));
     let status = SubresourceInfo {
         name: "status".into(),
         kind: "Widget".into(),

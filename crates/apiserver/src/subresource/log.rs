@@ -117,7 +117,7 @@ impl LogOptions {
     }
 }
 
-/// Refuses the log of a run that there was not, as a kubelet does.
+/// Refuses the log of a run that never took place, as a kubelet does.
 fn check_run(pod: &Value, container: &str, previous: bool) -> Result<()> {
     let name = quote(pod["metadata"]["name"].as_str().unwrap_or_default());
     let status = pod::status(pod, container);
@@ -167,9 +167,9 @@ struct Follower {
 
 /// What happens next to a followed log.
 enum Next {
-    /// The run has ended, or is enough.
+    /// The run has ended, or the client has received as much as it asked for.
     End,
-    /// Something may be printed at this time, or when a change says so.
+    /// The next line may come at this time, if it is known, or after a change.
     Wait(Option<Timestamp>),
 }
 
@@ -224,7 +224,7 @@ impl Follower {
             tokio::select! {
                 biased;
                 () = printed => {}
-                // An error is that of a store that is closed, which the next round notices.
+                // An error means that the store is closed. The next round notices that.
                 _ = changes.next() => {}
                 () = sleep(wait) => {}
             }

@@ -75,7 +75,7 @@ pub(super) fn status<'a>(pod: &'a Value, container: &str) -> &'a Value {
 /// The nodes of the cluster.
 ///
 /// # Errors
-/// Fails with a status that no client answers with another try, if this server has none.
+/// Fails if this server has no nodes, with a status after which no client tries again.
 pub(super) fn nodes<'a>(ctx: &RequestContext<'a>) -> Result<&'a Arc<dyn NodeApi>> {
     ctx.services.nodes.as_ref().ok_or_else(|| not_served(ctx, "this API server has no nodes"))
 }

@@ -35,7 +35,7 @@ pub(super) async fn answer(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
     let path = path_behind(ctx.path, &ctx.request.path);
     let kind = format!("{}ProxyOptions", ctx.info.kind);
     pod::admit(ctx, &kind, json!({"path": path})).await?;
-    // Cluster-scoped is only the node, and only a pod runs on one.
+    // Only nodes are cluster-scoped. Of the others, only pods have a node.
     let to = if !ctx.info.namespaced {
         return node(ctx, &path);
     } else if ctx.info.strategy.runs_on_node {
@@ -104,7 +104,7 @@ fn passed_on(ctx: &RequestContext<'_>, path: &str, body: Bytes) -> Result<http::
     Ok(request)
 }
 
-/// Escapes what a path cannot have.
+/// Escapes the characters that cannot stand in a path.
 fn escape(path: &str) -> String {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte);
     let mut escaped = String::with_capacity(path.len());

@@ -45,20 +45,7 @@ fn later_events_have_no_headings() {
 
 #[test]
 fn a_custom_resource_without_columns_shows_its_age() {
-    let custom = CustomInfo {
-        definition: "things.example.com".into(),
-        uid: String::new(),
-        version: json!({}),
-        schema: Default::default(),
-        rules: Default::default(),
-        stored_revision: 0,
-        versions: Default::default(),
-        webhook: None,
-        storage_version: "v1".into(),
-        preserve_unknown_fields: false,
-        terminating: false,
-        converted: Default::default(),
-    };
+    let custom = CustomInfo::for_tests("things.example.com", json!({}));
     let info = ResourceInfo { custom: Some(custom.into()), ..resource("example.com", "Thing", vec![]) };
     let table = Printer::of(&info).table(&[object("a")], json!({}), true, options(Include::Object));
     assert_eq!(table["columnDefinitions"][1]["name"], "Age");

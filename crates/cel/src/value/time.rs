@@ -12,7 +12,6 @@ const SECONDS_MIN: i64 = -62_135_596_800;
 /// The last second of year 9999.
 const SECONDS_MAX: i64 = 253_402_300_799;
 const DAY_SECONDS: i64 = 86_400;
-const DAY_NANOS: i64 = DAY_SECONDS * 1_000_000_000;
 
 /// A point in time, with the offset that it was written with. Comparisons ignore the offset.
 #[derive(Debug, Clone, Copy)]
@@ -212,41 +211,6 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     time::parse_duration(text)
 }
 
-/// Parses a duration as the `duration` format does, which also allows words such as `3 days`.
-pub(crate) fn parse_loose_duration(text: &str) -> Option<i64> {
-    if let Some(nanos) = time::parse_duration(text) {
-        return Some(nanos);
-    }
-    let mut total: i64 = 0;
-    let mut rest = text.trim();
-    let mut found = false;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).filter(|at| *at > 0)?;
-        let (number, after) = rest.split_at(digits);
-        let after = after.trim_start();
-        let end = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
-        let (unit, after) = after.split_at(end);
-        total = total.checked_add(number.parse::<i64>().ok()?.checked_mul(unit_nanos(unit)?)?)?;
-        rest = after.trim_start();
-        found = true;
-    }
-    found.then_some(total)
-}
-
-fn unit_nanos(unit: &str) -> Option<i64> {
-    Some(match unit {
-        "ns" | "nano" | "nanosecond" | "nanoseconds" => 1,
-        "us" | "µs" | "micro" | "microsecond" | "microseconds" => 1_000,
-        "ms" | "milli" | "millisecond" | "milliseconds" => 1_000_000,
-        "s" | "sec" | "second" | "seconds" => 1_000_000_000,
-        "m" | "min" | "minute" | "minutes" => 60_000_000_000,
-        "h" | "hr" | "hour" | "hours" => 3_600_000_000_000,
-        "d" | "day" | "days" => DAY_NANOS,
-        "w" | "wk" | "week" | "weeks" => 7 * DAY_NANOS,
-        _ => return None,
-    })
-}
-
 /// Calls a getter of a timestamp, such as `getFullYear`, in UTC or another zone.
 pub(crate) fn part<'a>(instant: &Instant, function: &str, zone: Option<&str>) -> Outcome<Value<'a>> {
     let offset = zone.map_or(Ok(0), zone_offset)?;
@@ -307,7 +271,6 @@ mod tests {
         assert_eq!(instant.to_string(), "2020-05-06T07:08:09.5+02:00");
         assert!(matches!(part(&instant, "getHours", None), Ok(Value::Int(5))));
         assert!(matches!(part(&instant, "getHours", Some("-01:00")), Ok(Value::Int(4))));
-        assert_eq!(parse_loose_duration("3 days"), Some(3 * DAY_NANOS));
         assert!(parse_loose_timestamp("é").is_none());
         assert_eq!(parse_timestamp("9999-12-31T23:59:59Z").unwrap().seconds(), SECONDS_MAX);
         assert_eq!(parse_timestamp("0001-01-01T00:00:00Z").unwrap().seconds(), SECONDS_MIN);

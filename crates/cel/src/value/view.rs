@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine;
+use evenkeel_scalars::formats;
 use serde_json::{Map as Fields, Value as Json};
 
 use crate::escape;
@@ -139,7 +140,7 @@ fn list<'a>(items: &'a [Json], schema: &'a dyn Schema) -> Outcome<Value<'a>> {
 fn string<'a>(text: &'a str, schema: &dyn Schema) -> Outcome<Value<'a>> {
     let wrong = |what: &str| Fault::new(format!("Invalid {what} {text}"));
     Ok(match schema.format() {
-        "duration" => Value::Duration(time::parse_loose_duration(text).ok_or_else(|| wrong("duration"))?),
+        "duration" => Value::Duration(formats::read_duration(text).ok_or_else(|| wrong("duration"))?),
         "date" => Value::Timestamp(Instant::from_date(text).ok_or_else(|| wrong("date formatted string"))?),
         "date-time" => Value::Timestamp(
             time::parse_loose_timestamp(text).ok_or_else(|| wrong("date-time formatted string"))?,

@@ -4,7 +4,7 @@ use std::io::{BufRead, Write};
 
 use anyhow::{Context as _, bail};
 
-/// Somebody who can be asked, or nobody.
+/// Asks the user questions on a terminal. Without a terminal, every question gets its default answer.
 pub(super) struct Questions<I, O> {
     terminal: Option<(I, O)>,
 }
@@ -14,7 +14,7 @@ impl<I: BufRead, O: Write> Questions<I, O> {
         Self { terminal: Some((input, output)) }
     }
 
-    /// Every answer is the usual one.
+    /// Asks nobody: every question gets its default answer.
     pub(super) fn to_nobody() -> Self {
         Self { terminal: None }
     }

@@ -149,7 +149,7 @@ async fn carry(
 
 async fn copy(from: Option<impl AsyncRead + Unpin>, to: Option<impl AsyncWrite + Unpin>) {
     if let (Some(mut from), Some(mut to)) = (from, to) {
-        // Whoever does not read or write any more ends the stream, not the program.
+        // An error means that one side has closed this stream. The program may go on without it.
         let _ = tokio::io::copy(&mut from, &mut to).await;
         let _ = to.shutdown().await;
     }

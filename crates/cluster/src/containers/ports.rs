@@ -37,7 +37,7 @@ pub type Connection = Io;
 pub(crate) type HttpHandler =
     Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
 
-/// Connects to what stands for a port.
+/// Opens a connection to whatever answers for a port.
 type ConnectionHandler = Arc<dyn Fn(PortCall) -> BoxFuture<'static, Result<Io, String>> + Send + Sync>;
 
 /// What answers for a port.
@@ -128,7 +128,7 @@ impl Answer {
         }
     }
 
-    /// Connects.
+    /// Opens a connection for this call.
     pub(crate) async fn connect(self, call: PortCall) -> Result<Io, String> {
         match self {
             Self::Connection(connect) => connect(call).await,

@@ -165,9 +165,9 @@ impl Cluster {
     /// (`NAME.NAMESPACE.svc`), those of pods behind them (`POD.NAME.NAMESPACE.svc`), and IP addresses of both. Give it to
     /// the operator in place of the client that it has in production: it is a [`tower::Service`].
     ///
-    /// Its requests are pending work, are in the timeline, and can fail as requests to the API server can:
-    /// [`Cluster::fail_http`], and exploration, which crashes the operator before and after them, lets them fail, and
-    /// loses their answers.
+    /// Its requests count as pending work and appear in the timeline. They can fail like requests to the API server:
+    /// [`Cluster::fail_http`] makes them fail, and exploration crashes the operator before and after them and loses
+    /// their answers.
     pub fn http(&self, operator: &str) -> ClusterHttp {
         ClusterHttp {
             door: self.outside(operator, DOOR),

@@ -25,7 +25,7 @@ const DO_NOT_WAIT: &str = "a reconcile must not wait for something to happen: it
                            Action::requeue(duration) for what causes no event, and looks again when it is called again";
 
 impl Cluster {
-    /// What operators did since the start that they should not do, although it may have worked, a line each:
+    /// Returns what operators should not have done since the start, although it may have worked, one line each:
     ///
     /// - writes that change nothing, again and again: an operator that compares whole specs sends them, because the API
     ///   server fills in defaults. Server-side applies do not count;

@@ -45,7 +45,7 @@ pub(super) async fn connect(env: &Env, answer: &mut Response<ResponseBody>) -> R
 /// Lets hyper make a request that is answered with status 101.
 async fn upgraded(client: Pipe) -> Result<OnUpgrade, BoxError> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client)).await?;
-    // It ends when the connection is handed over, or dropped.
+    // This task ends when the connection is handed over, or dropped.
     tokio::spawn(connection.with_upgrades());
     let request = Request::get("/")
         .header(header::HOST, "localhost")

@@ -2,8 +2,8 @@
 //!
 //! No process runs. A script is read once, when its container starts, and what it would do is computed: the lines that it
 //! prints with their times, the files that it writes, and when it ends with which code. The [documentation of
-//! behaviours](super::behaviour) says which commands are understood. A command that is not understood makes the whole script
-//! one that is not understood, and the container does what a container does without a command.
+//! behaviours](super::behaviour) says which commands are understood. If one command of a
+//! script is not understood, the whole script counts as not understood, and the container behaves as if it had no command.
 
 mod arithmetic;
 mod builtin;
@@ -28,7 +28,7 @@ use crate::kinds::Pod;
 /// What one run of a command does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// After how long the run ends, and its exit code; none if it goes on until it is stopped.
+    /// How long the run lasts, and its exit code. `None` if the run goes on until it is stopped.
     pub(crate) exit: Option<(Duration, i32)>,
     /// What the run prints.
     pub(crate) log: Vec<LogLine>,

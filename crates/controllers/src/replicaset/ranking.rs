@@ -4,13 +4,11 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use evenkeel_schema::deletion_cost;
 use jiff::Timestamp;
 
 use crate::kinds::Pod;
 use crate::pod;
-
-/// The annotation with the deletion cost of a pod.
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Returns the `count` pods of `active` to delete.
 ///
@@ -58,10 +56,7 @@ fn phase_rank(pod: &Pod) -> u8 {
 
 /// Returns the deletion cost: zero if there is none, or if it is not a number.
 fn deletion_cost(pod: &Pod) -> i32 {
-    let plain = |text: &&str| {
-        !text.starts_with('+') && (*text == "0" || !text.trim_start_matches('-').starts_with('0'))
-    };
-    pod.annotation(DELETION_COST).filter(plain).and_then(|text| text.parse().ok()).unwrap_or(0)
+    pod.annotation(deletion_cost::ANNOTATION).and_then(deletion_cost::parse).unwrap_or(0)
 }
 
 fn created(pod: &Pod) -> Option<Timestamp> {
@@ -130,7 +125,9 @@ mod tests {
     #[test]
     fn the_cheaper_pod_goes_first() {
         let cost = |name: &str, cost: &str| {
-            pod(json!({"metadata": {"name": name, "uid": name, "annotations": {DELETION_COST: cost}}}))
+            pod(
+                json!({"metadata": {"name": name, "uid": name, "annotations": {deletion_cost::ANNOTATION: cost}}}),
+            )
         };
         assert_eq!(first(&[cost("a", "10"), cost("b", "-10")]), "b");
         assert_eq!(first(&[cost("a", "1"), cost("b", "+9")]), "b", "a cost that is no number counts as zero");

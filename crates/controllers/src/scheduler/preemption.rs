@@ -151,7 +151,7 @@ fn select_victims(
         Some(misfit) => Err(misfit),
         None => Ok(reprieve(incoming, node, &potential, budgets, cache)),
     };
-    // All that were tried are where they were.
+    // The search removed pods from the cache. Put all of them back.
     potential.iter().for_each(|victim| cache.place(node, victim.clone()));
     match chosen {
         Ok((victims, _)) if victims.is_empty() => {

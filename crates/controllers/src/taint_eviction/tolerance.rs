@@ -9,11 +9,11 @@ use crate::scheduler::affinity::tolerates;
 /// How long a pod may stay on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tolerance {
-    /// It tolerates all taints as long as they are there.
+    /// The pod tolerates all taints of the node for as long as they exist.
     Forever,
-    /// It must go at once.
+    /// The pod must go at once.
     None,
-    /// It may stay for this time.
+    /// The pod may stay for this time.
     For(Duration),
 }
 

@@ -15,7 +15,7 @@ const CONFIG: &str = "config";
 /// Flags that are no settings.
 const NO_SETTINGS: [&str; 3] = [CONFIG, "help", "version"];
 
-/// Why there are no settings.
+/// Why the settings cannot be read.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// The command line is wrong, or asks for help.

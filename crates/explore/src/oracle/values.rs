@@ -1,4 +1,4 @@
-//! Judges the values that an operator makes up: passwords and tokens are kept, and are the same wherever they are.
+//! Judges the values that an operator makes up, such as passwords: they are kept, and all copies of one are equal.
 
 use super::{Oracle, Verdict};
 use crate::learn::Learned;
@@ -7,8 +7,9 @@ use crate::run::Run;
 use crate::state::{KeyParts, World};
 use crate::values::value_at;
 
-/// What stays as it is in every undisturbed run is not made up anew, and what is equal there is equal here. Judged at the
-/// rests at which no disturbance is in force. Where somebody else deletes or changes objects, values are made anew rightly.
+/// Checks that the operator keeps the made-up values that it keeps in every undisturbed run, and that values which are
+/// equal there are equal here. Only rests without an active disturbance count. A plan in which somebody else deletes or
+/// changes objects is not judged, because the operator may have to make up new values then.
 pub(super) fn values(run: &Run, plan: &Plan, learned: &Learned, precious: &[String]) -> Option<Verdict> {
     if plan.has_mishap() {
         return None;
@@ -27,7 +28,7 @@ pub(super) fn values(run: &Run, plan: &Plan, learned: &Learned, precious: &[Stri
     None
 }
 
-/// A value of a precious object that was kept in the undisturbed runs.
+/// Finds a value of a precious object that is kept between two rests in the undisturbed runs, and changed here.
 fn made_anew(
     (since, before): (usize, &World),
     (rest, now): (usize, &World),
@@ -50,7 +51,7 @@ fn made_anew(
     Some(Verdict::new(Oracle::Kept, object, what).at(rest))
 }
 
-/// Two values that are equal in the undisturbed runs, and differ here.
+/// Finds two values that are equal at this rest of the undisturbed runs, and differ here.
 fn differs(rest: usize, world: &World, learned: &Learned) -> Option<Verdict> {
     learned.values.equal.get(rest - 1)?.iter().find_map(|places| {
         let mut found = places.iter().filter_map(|place| Some((place, value_at(world, place)?)));

@@ -7,6 +7,7 @@ mod update;
 use super::container::{self, Pod};
 use super::field_rules::{ip, label, named, qualified, subdomain, supported};
 use super::{resources, scheduling, security, volume};
+use crate::deletion_cost;
 use crate::field::{BadValue, FieldError, Path};
 use crate::internal_structs;
 use crate::json::Value;
@@ -62,10 +63,13 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Validates the annotation `controller.kubernetes.io/pod-deletion-cost`.
 fn deletion_cost(path: &Path<'_>, meta: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let Some(cost) = meta.at("annotations").at(DELETION_COST).and_then(Value::as_str) else { return };
-    let well_formed = cost == "0" || (!cost.starts_with(['+', '0']) && !cost.starts_with("-0"));
-    if !well_formed || cost.parse::<i32>().is_err() {
-        errors.push(FieldError::invalid(path.key(DELETION_COST), cost, "must be a 32bit integer"));
+    let cost = meta.at("annotations").at(deletion_cost::ANNOTATION).and_then(Value::as_str);
+    if let Some(cost) = cost.filter(|cost| deletion_cost::parse(cost).is_none()) {
+        errors.push(FieldError::invalid(
+            path.key(deletion_cost::ANNOTATION),
+            cost,
+            "must be a 32bit integer",
+        ));
     }
 }
 

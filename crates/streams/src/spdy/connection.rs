@@ -1,4 +1,4 @@
-//! A connection: its streams, as pipes.
+//! One SPDY connection, whose streams are pipes.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -96,7 +96,7 @@ where
     let _ = tokio::time::timeout(CLOSING, received).await;
 }
 
-/// Sends what a stream's pipe has, and its end.
+/// Sends the bytes of a stream's pipe, and then its end.
 async fn pump(pumped: Pumped, frames: mpsc::Sender<Outgoing>) {
     let Pumped { stream, pipe, _unsent } = pumped;
     let mut chunks = std::pin::pin!(chunks(pipe));

@@ -9,19 +9,20 @@ use tokio::time::Instant;
 
 use crate::kinds::Pod;
 
-/// How many bytes the files of one volume may have. What is beyond is not written.
+/// How many bytes the files of one volume may have. A write beyond this limit is dropped.
 const BYTES_MAX: usize = 1 << 20;
 
 /// A volume that scripts can write to.
 #[derive(Clone, Debug)]
 enum Volume {
-    /// Of a pod, by its uid and the name of the volume.
+    /// A volume of a pod: the uid of the pod, and the name of the volume.
     Pod(String, String),
-    /// A directory of a node.
+    /// A directory of a node: the index of the node, and the path.
     Host(usize, String),
 }
 
-/// The states of one file with the times from which on they hold; `None` where it does not exist.
+/// The contents of one file over time, each with the time from which on the file has it. `None` means that the file does
+/// not exist from then on.
 type History = Vec<(Instant, Option<String>)>;
 
 /// The files in all volumes.
@@ -35,9 +36,9 @@ type Directory = BTreeMap<String, History>;
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// By the uid of the pod and the name of the volume.
+    /// The volumes of pods, by the uid of the pod and the name of the volume.
     pods: BTreeMap<String, BTreeMap<String, Directory>>,
-    /// By the node and the path of the directory.
+    /// The directories of nodes, by the index of the node and the path.
     hosts: BTreeMap<(usize, String), Directory>,
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct Files<'a> {
     container: &'a Tree,
     node: usize,
     own: BTreeMap<String, String>,
-    /// Whether a volume was used, in which another run may find what this one left.
+    /// Whether this run has used a volume, so that another run may find its files there.
     is_shared: Cell<bool>,
 }
 

@@ -29,14 +29,14 @@ const CALLS_MAX: u32 = 20;
 /// Why a script does not go on with the next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// It exits with this code.
+    /// The script exits with this code.
     Exit(i32),
     /// A function returns.
     Return(i32),
     /// A loop ends, or begins its next round.
     Break,
     Continue,
-    /// It goes on until it is stopped.
+    /// The script goes on until it is stopped.
     Endless,
     /// A command is not understood.
     Unknown,
@@ -60,18 +60,18 @@ pub(super) struct Machine<'a, 'f> {
     pub(super) random: u32,
     pub(super) host_name: String,
     pub(super) log: Vec<LogLine>,
-    /// Whether chance or the time of day was asked.
+    /// Whether the script has used `$RANDOM` or the time of day, so that its next run may differ.
     pub(super) varies: bool,
     functions: BTreeMap<String, List>,
-    /// What has been printed since the last end of a line.
+    /// The printed text that has no end of line yet.
     line: String,
-    /// What commands print whose output is used; the innermost last.
+    /// The output of each `$(…)` that is being evaluated; the innermost is the last one.
     captured: Vec<String>,
     status: i32,
     steps: u32,
     printed: usize,
     calls: u32,
-    /// Whether the exit code of the present command is looked at.
+    /// How many conditions are being evaluated. In a condition, `set -e` does not end the script.
     conditions: u32,
 }
 

@@ -12,7 +12,8 @@ pub(super) type List = Vec<AndOr>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AndOr {
     pub(super) first: Command,
-    /// Each with whether it runs if the one before has succeeded (`&&`), or has failed (`||`).
+    /// The further commands. A command with `true` runs if the one before it has succeeded (`&&`), a command with `false`
+    /// if the one before it has failed (`||`).
     pub(super) rest: Vec<(bool, Command)>,
 }
 

@@ -58,13 +58,13 @@ pub(super) struct Keeper {
     written: Vec<(Trusting, String)>,
 }
 
-/// What a look found of the bundle in the configurations.
+/// Whether the configurations contain the bundle.
 enum Published {
-    /// Every configuration has it.
+    /// Every configuration has the bundle.
     Held,
-    /// It was written to one, at least.
+    /// The bundle was written to at least one configuration.
     Wrote,
-    /// Somebody else has changed a configuration meanwhile.
+    /// Somebody else has changed a configuration in the meantime.
     Conflict,
 }
 

@@ -3,6 +3,7 @@
 //! Validation, admission and the signers of CertificateSigningRequests look at them. The signature is not checked here,
 //! because this crate has no cryptography; who signs a certificate checks it.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
@@ -10,6 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 
 /// The type of the PEM block of a request.
 const REQUEST: &str = "CERTIFICATE REQUEST";
+const PEM_BEGIN: &str = "-----BEGIN ";
+const PEM_END: &str = "-----END ";
+const PEM_DASHES: &str = "-----";
 /// Reported for anything that is not such a PEM block.
 const NOT_PEM: &str = "PEM block type must be CERTIFICATE REQUEST";
 /// Reported for a block whose content is not a request.
@@ -20,6 +24,12 @@ const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const OCTET_STRING: u8 = 0x04;
 const OID: u8 = 0x06;
+const UTF8_STRING: u8 = 0x0c;
+const NUMERIC_STRING: u8 = 0x12;
+const PRINTABLE_STRING: u8 = 0x13;
+const T61_STRING: u8 = 0x14;
+const IA5_STRING: u8 = 0x16;
+const BMP_STRING: u8 = 0x1e;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const ATTRIBUTES: u8 = 0xa0;
@@ -27,6 +37,8 @@ const EMAIL: u8 = 0x81;
 const DNS: u8 = 0x82;
 const URI: u8 = 0x86;
 const IP: u8 = 0x87;
+/// The bits of a type that say that its number follows in further bytes.
+const LONG_TYPE: u8 = 0x1f;
 
 // Object identifiers, encoded.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
@@ -57,6 +69,39 @@ pub struct CertificateRequest {
     pub uris: Vec<String>,
 }
 
+/// Whom a certificate or a request names.
+///
+/// Admission, the signers and the authentication of clients read subjects with this type alone: two readers that differ in a
+/// detail would sign a certificate for one user that is taken for another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// The common name: the user. The last one counts if there are several.
+    pub common_name: String,
+    /// The organizations: the groups.
+    pub organizations: Vec<String>,
+}
+
+impl Subject {
+    /// Reads a subject in DER; `None` if it is malformed. As in Go, values that are no text are skipped.
+    pub fn from_der(der: &[u8]) -> Option<Self> {
+        let mut subject = Self::default();
+        for part in Der(Der(der).only(SEQUENCE)?).all()? {
+            for attribute in Der(part.of(SET)?).all()? {
+                let mut attribute = Der(attribute.of(SEQUENCE)?);
+                let (name, value) = (attribute.take(OID)?, attribute.next()?);
+                attribute.end()?;
+                let Some(text) = value.text() else { continue };
+                match name {
+                    COMMON_NAME => subject.common_name = text?,
+                    ORGANIZATION => subject.organizations.push(text?),
+                    _ => {}
+                }
+            }
+        }
+        Some(subject)
+    }
+}
+
 impl CertificateRequest {
     /// Reads `spec.request` of a CertificateSigningRequest: base64 of a PEM block.
     ///
@@ -78,34 +123,20 @@ impl CertificateRequest {
         info.take(INTEGER)?;
         let subject = info.next().filter(|it| it.kind == SEQUENCE)?;
         let public_key = info.next().filter(|it| it.kind == SEQUENCE)?;
+        let Subject { common_name, organizations } = Subject::from_der(subject.whole)?;
         let mut read = Self {
             der: der.to_owned(),
             subject: subject.whole.to_owned(),
             public_key: public_key.whole.to_owned(),
+            common_name,
+            organizations,
             ..Self::default()
         };
-        read.read_subject(subject.content)?;
         if !info.0.is_empty() {
             read.read_attributes(info.take(ATTRIBUTES)?)?;
         }
         info.end()?;
         Some(read)
-    }
-
-    fn read_subject(&mut self, content: &[u8]) -> Option<()> {
-        for part in Der(content).all()? {
-            for attribute in Der(part.of(SET)?).all()? {
-                let mut attribute = Der(attribute.of(SEQUENCE)?);
-                let name = attribute.take(OID)?;
-                let text = String::from_utf8_lossy(attribute.next()?.content).into_owned();
-                match name {
-                    COMMON_NAME => self.common_name = text,
-                    ORGANIZATION => self.organizations.push(text),
-                    _ => {}
-                }
-            }
-        }
-        Some(())
     }
 
     fn read_attributes(&mut self, content: &[u8]) -> Option<()> {
@@ -151,22 +182,34 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 /// Returns the content of the first PEM block of a text if it is a request. Headers of the block are skipped, and so is a
 /// block whose content is not base64.
 fn pem(text: &str) -> Option<Vec<u8>> {
-    let mut rest = text;
+    let ends = ends_of_blocks(text);
+    let mut at = 0;
     loop {
-        let (_, after) = rest.split_once("-----BEGIN ")?;
-        let (kind, body) = after.split_once("-----")?;
-        let end = format!("-----END {kind}-----");
-        let Some((body, after)) = body.split_once(&end) else {
-            rest = body;
+        let begin = at + text[at..].find(PEM_BEGIN)? + PEM_BEGIN.len();
+        let (kind, _) = text[begin..].split_once(PEM_DASHES)?;
+        let body = begin + kind.len() + PEM_DASHES.len();
+        let of_kind = ends.get(kind).map(Vec::as_slice).unwrap_or_default();
+        let Some(end) = of_kind.get(of_kind.partition_point(|end| *end < body)) else {
+            at = body;
             continue;
         };
-        let lines: String =
-            body.lines().filter(|line| !line.contains(':')).flat_map(str::split_whitespace).collect();
-        match STANDARD.decode(&lines) {
+        let lines = text[body..*end].lines().filter(|line| !line.contains(':'));
+        match STANDARD.decode(lines.flat_map(str::split_whitespace).collect::<String>()) {
             Ok(content) => return (kind == REQUEST).then_some(content),
-            Err(_) => rest = after,
+            Err(_) => at = *end,
         }
     }
+}
+
+/// Returns where the blocks of each kind end. A text of many beginnings is searched once, and not again for each of them.
+fn ends_of_blocks(text: &str) -> BTreeMap<&str, Vec<usize>> {
+    let mut ends: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, mark) in text.match_indices(PEM_END) {
+        if let Some((kind, _)) = text[at + mark.len()..].split_once(PEM_DASHES) {
+            ends.entry(kind).or_default().push(at);
+        }
+    }
+    ends
 }
 
 /// Reads one DER value after the other.
@@ -187,25 +230,43 @@ impl<'a> Element<'a> {
     fn of(self, kind: u8) -> Option<&'a [u8]> {
         (self.kind == kind).then_some(self.content)
     }
+
+    /// The text of a value that is one; the inner `None` is a malformed text.
+    fn text(self) -> Option<Option<String>> {
+        let bytes = self.content;
+        match self.kind {
+            UTF8_STRING | NUMERIC_STRING | PRINTABLE_STRING | IA5_STRING => {
+                Some(String::from_utf8(bytes.to_owned()).ok())
+            }
+            T61_STRING => Some(Some(bytes.iter().map(|byte| char::from(*byte)).collect())),
+            BMP_STRING => {
+                let (pairs, rest) = bytes.as_chunks();
+                let text =
+                    String::from_utf16(&pairs.iter().map(|it| u16::from_be_bytes(*it)).collect::<Vec<_>>());
+                Some(text.ok().filter(|_| rest.is_empty()))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl<'a> Der<'a> {
     /// Reads the next value.
     fn next(&mut self) -> Option<Element<'a>> {
         let bytes = self.0;
-        let (&kind, rest) = bytes.split_first()?;
+        let (&kind, rest) = bytes.split_first().filter(|(kind, _)| **kind & LONG_TYPE != LONG_TYPE)?;
         let (&first, rest) = rest.split_first()?;
         let (length, rest) = match first {
             0..=0x7f => (usize::from(first), rest),
             // No request has a length of more than four bytes.
             0x81..=0x84 => {
                 let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-                (
-                    digits
-                        .iter()
-                        .try_fold(0_usize, |sum, it| sum.checked_mul(256)?.checked_add((*it).into()))?,
-                    rest,
-                )
+                let length = digits
+                    .iter()
+                    .try_fold(0_usize, |sum, it| sum.checked_mul(256)?.checked_add((*it).into()))?;
+                // DER writes a length in one way alone.
+                let is_shortest = digits.first() != Some(&0) && length > 0x7f;
+                (is_shortest.then_some(length)?, rest)
             }
             _ => return None,
         };
@@ -274,6 +335,68 @@ mod tests {
                 let _ = CertificateRequest::from_der(&changed);
             }
         }
+    }
+
+    /// A DER value of less than 128 bytes.
+    fn der(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+        let content = parts.concat();
+        [&[kind, content.len() as u8], &*content].concat()
+    }
+
+    fn subject_of(attributes: &[(&[u8], u8, &[u8])]) -> Vec<u8> {
+        let attribute = |(name, kind, text): &(&[u8], u8, &[u8])| {
+            der(SET, &[&der(SEQUENCE, &[&der(OID, &[name]), &der(*kind, &[text])])])
+        };
+        der(SEQUENCE, &[&attributes.iter().flat_map(attribute).collect::<Vec<_>>()])
+    }
+
+    #[test]
+    fn a_subject_is_read_as_go_reads_it() {
+        let read = |attributes: &[(&[u8], u8, &[u8])]| {
+            let subject = Subject::from_der(&subject_of(attributes))?;
+            Some((subject.common_name, subject.organizations.join(",")))
+        };
+        let is = |name: &str, groups: &str| Some((name.to_owned(), groups.to_owned()));
+        let twice: [(&[u8], u8, &[u8]); 3] = [
+            (COMMON_NAME, UTF8_STRING, b"a"),
+            (ORGANIZATION, PRINTABLE_STRING, b"g"),
+            (COMMON_NAME, IA5_STRING, b"b"),
+        ];
+        assert_eq!(read(&twice), is("b", "g"));
+        assert_eq!(read(&[(COMMON_NAME, BMP_STRING, b"\0a\x20\xac")]), is("a\u{20ac}", ""));
+        assert_eq!(read(&[(COMMON_NAME, T61_STRING, b"\xe4")]), is("\u{e4}", ""));
+        assert_eq!(read(&[(COMMON_NAME, UTF8_STRING, b"a"), (COMMON_NAME, OCTET_STRING, b"b")]), is("a", ""));
+        for (kind, malformed) in [(UTF8_STRING, &b"\xff"[..]), (BMP_STRING, b"\0aa"), (BMP_STRING, b"\xd8\0")]
+        {
+            assert_eq!(read(&[(COMMON_NAME, kind, malformed)]), None);
+        }
+    }
+
+    #[test]
+    fn what_two_readers_could_read_in_two_ways_is_refused() {
+        let attribute = |value: &[u8]| {
+            der(SEQUENCE, &[&der(SET, &[&der(SEQUENCE, &[&der(OID, &[ORGANIZATION]), value])])])
+        };
+        let good = der(UTF8_STRING, &[b"group"]);
+        assert_eq!(Subject::from_der(&attribute(&good)).unwrap().organizations, ["group"]);
+        for (why, value) in [
+            ("something follows the value", [&good[..], &good].concat()),
+            ("the type is written in two bytes", [&[LONG_TYPE], &good[..]].concat()),
+            ("the length is not the shortest", b"\x0c\x81\x05group".to_vec()),
+            ("the length begins with a zero", b"\x0c\x82\x00\x05group".to_vec()),
+            ("the length is open", b"\x0c\x80group\0\0".to_vec()),
+        ] {
+            assert_eq!(Subject::from_der(&attribute(&value)), None, "{why}");
+        }
+    }
+
+    /// A search for the end of each block through the rest of the text would take hours for this.
+    #[test]
+    fn a_block_of_beginnings_is_searched_once() {
+        let many = "-----BEGIN X-----".repeat(100_000);
+        assert_eq!(CertificateRequest::from_field(&STANDARD.encode(&many)), Err(NOT_PEM));
+        let with_end = format!("{many}-----END X-----\n{RICH}");
+        assert!(CertificateRequest::from_field(&STANDARD.encode(with_end)).is_ok());
     }
 
     #[test]

@@ -18,8 +18,10 @@ use crate::status::{Result, Status, quote};
 use crate::{respond, storage};
 
 /// The headers of one connection, which are not passed on, and those that are the API server's own.
-const OWN_HEADERS: [HeaderName; 9] = [
+const OWN_HEADERS: [HeaderName; 11] = [
     header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
     header::TE,
@@ -29,6 +31,8 @@ const OWN_HEADERS: [HeaderName; 9] = [
     header::AUTHORIZATION,
     header::CONTENT_LENGTH,
 ];
+/// How the headers begin that say on whose behalf a request is made, which is the API server's business alone.
+const IMPERSONATION: &str = "impersonate-";
 
 /// Answers a request to the subresource `proxy`.
 pub(super) async fn answer(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
@@ -47,6 +51,10 @@ pub(super) async fn answer(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
     let request = passed_on(ctx, &path, body)?;
     let answer = pod::nodes(ctx)?.http(to, request).await;
     match answer {
+        Ok(answer) if answer.status().is_informational() => {
+            let code = answer.status().as_u16();
+            Err(Status::unavailable(format!("error trying to reach service: it answered with status {code}")))
+        }
         Ok(answer) => Ok(passed_back(answer)),
         Err(HttpFailure::NotServed) => Err(pod::not_served(ctx, "nothing answers for its ports")),
         Err(HttpFailure::Failed(why)) => {
@@ -118,7 +126,11 @@ fn escape(path: &str) -> String {
 }
 
 fn without_own(mut headers: HeaderMap) -> HeaderMap {
-    OWN_HEADERS.iter().for_each(|name| {
+    let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named = connection.flat_map(|value| value.split(',')).filter_map(|name| name.trim().parse().ok());
+    let impersonating = headers.keys().filter(|name| name.as_str().starts_with(IMPERSONATION)).cloned();
+    let own: Vec<HeaderName> = OWN_HEADERS.into_iter().chain(named).chain(impersonating).collect();
+    own.iter().for_each(|name| {
         headers.remove(name);
     });
     headers
@@ -169,5 +181,25 @@ mod tests {
             let path = ResourcePath::parse(whole).unwrap();
             assert_eq!(path_behind(&path, whole), behind, "{whole}");
         }
+    }
+
+    #[test]
+    fn headers_of_the_connection_and_of_the_api_server_are_not_passed_on() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Hop"),
+            ("connection", "x-other, not a name"),
+            ("x-hop", "1"),
+            ("x-other", "1"),
+            ("keep-alive", "timeout=5"),
+            ("authorization", "Bearer secret"),
+            ("impersonate-user", "a"),
+            ("impersonate-extra-scopes", "b"),
+            ("accept", "text/plain"),
+        ] {
+            headers.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        }
+        let passed = without_own(headers);
+        assert_eq!(passed.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
     }
 }

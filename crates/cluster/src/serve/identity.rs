@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use evenkeel_apiserver::{Body, User};
+use evenkeel_schema::certificate_request::Subject;
 use http::{HeaderMap, Response, StatusCode, header};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -56,13 +57,12 @@ fn authenticated(mut user: User) -> User {
     user
 }
 
-/// The user in a certificate's subject: its common name, with its organizations as groups.
+/// The user in a certificate's subject: its common name, with its organizations as groups. `None` if there is no name.
 pub(crate) fn subject(der: &[u8]) -> Option<User> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?;
-    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
-    Some(authenticated(User::new(name, groups)))
+    let subject = Subject::from_der(certificate.subject().as_raw())?;
+    let groups = subject.organizations.iter().map(String::as_str);
+    (!subject.common_name.is_empty()).then(|| authenticated(User::new(&subject.common_name, groups)))
 }
 
 /// The response to wrong credentials.

@@ -50,14 +50,19 @@ pub(crate) struct Site<'a> {
     pub(crate) restarts: i32,
 }
 
+/// How many bytes the arguments and the environment of a process may have: Linux's usual limit. A container with more does not
+/// start on a real node, and is not understood here.
+const ARGUMENTS_BYTES_MAX: usize = 2 << 20;
+
 /// Returns what the command of a container does; `None` if the node does not understand it.
 pub(crate) fn interpret(container: &Tree, site: &Site<'_>) -> Option<Run> {
     if !container.has("command") {
         return None;
     }
-    let (variables, complete) = environment(container, site.pod);
+    let mut room = ARGUMENTS_BYTES_MAX;
+    let (variables, complete) = environment(container, site.pod, &mut room)?;
     let words = container.texts("command").chain(container.texts("args"));
-    let words: Vec<_> = words.map(|word| references(word, &variables)).collect();
+    let words: Vec<_> = words.map(|word| references(word, &variables, &mut room)).collect::<Option<_>>()?;
     let mut files = Files::new(site.volumes, site.pod, container, site.node);
     let mut machine = Machine::new(&mut files, site.started);
     machine.has_unknown_variables = !complete;
@@ -74,7 +79,8 @@ pub(crate) fn interpret(container: &Tree, site: &Site<'_>) -> Option<Run> {
     let (log, varies) = (std::mem::take(&mut machine.log), machine.varies);
     let exit = exit.ok()?;
     let path = container.str("terminationMessagePath").unwrap_or("/dev/termination-log");
-    let message = files.own(path).map(str::to_owned).or_else(|| from_log(container, exit, &log));
+    let message = files.own(path).map(|text| end_of(text, FILE_MESSAGE_BYTES).to_owned());
+    let message = message.or_else(|| from_log(container, exit, &log));
     Some(Run {
         exit,
         log,
@@ -96,23 +102,29 @@ fn shell_script(words: &[String]) -> Option<(String, bool)> {
     Some((script.clone(), options.contains('e')))
 }
 
-/// Returns the environment variables that the node knows, and whether these are all.
-fn environment(container: &Tree, pod: &Pod) -> (BTreeMap<String, String>, bool) {
+/// Returns the environment variables that the node knows, and whether these are all. `None` if there is no room for them.
+fn environment(container: &Tree, pod: &Pod, room: &mut usize) -> Option<(BTreeMap<String, String>, bool)> {
     let mut known = BTreeMap::new();
     let mut complete = container.list("envFrom").is_empty();
     for variable in container.list("env") {
         let name = variable.str("name").unwrap_or_default().to_owned();
         let value = match variable.str("valueFrom/fieldRef/fieldPath") {
-            Some(path) => field(pod, path),
+            Some(path) => match field(pod, path) {
+                Some(value) => {
+                    *room = room.checked_sub(value.len())?;
+                    Some(value)
+                }
+                None => None,
+            },
             None if variable.has("valueFrom") => None,
-            None => Some(references(variable.str("value").unwrap_or_default(), &known)),
+            None => Some(references(variable.str("value").unwrap_or_default(), &known, room)?),
         };
         match value {
             Some(value) => drop(known.insert(name, value)),
             None => complete = false,
         }
     }
-    (known, complete)
+    Some((known, complete))
 }
 
 /// Returns the value of a field of a pod that a variable refers to.
@@ -136,31 +148,46 @@ fn field(pod: &Pod, path: &str) -> Option<String> {
     }
 }
 
-/// Replaces `$(NAME)` by the value of a variable, as Kubernetes does in commands. Unknown names stay, and `$$` is `$`.
-fn references(text: &str, variables: &BTreeMap<String, String>) -> String {
+/// Replaces `$(NAME)` by the value of a variable, as Kubernetes does in commands. Unknown names stay, and `$$` is `$`. Takes
+/// the length of the result from `room`; returns `None` if there is not enough.
+fn references(text: &str, variables: &BTreeMap<String, String>, room: &mut usize) -> Option<String> {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        let name = after.strip_prefix('(').and_then(|inner| inner.split_once(')'));
-        rest = match (after.strip_prefix('$'), name) {
-            (Some(after), _) => {
-                out.push('$');
-                after
-            }
-            (None, Some((name, after))) if variables.contains_key(name) => {
-                out.push_str(&variables[name]);
-                after
-            }
-            _ => {
-                out.push('$');
-                after
-            }
-        };
+    let mut push = |piece: &str| {
+        *room = room.checked_sub(piece.len())?;
+        out.push_str(piece);
+        Some(())
+    };
+    // Where the next bracket is that closes a name, from some earlier place on: it is looked for once, however many open.
+    let mut closing = text.find(')');
+    let mut at = 0;
+    while let Some(dollar) = text[at..].find('$').map(|found| at + found) {
+        push(&text[at..dollar])?;
+        let after = &text[dollar + 1..];
+        if after.starts_with('$') {
+            push("$")?;
+            at = dollar + 2;
+            continue;
+        }
+        if closing.is_some_and(|closing| closing <= dollar) {
+            closing = after.find(')').map(|found| dollar + 1 + found);
+        }
+        let closed = closing.filter(|_| after.starts_with('('));
+        let known = closed.and_then(|closing| Some((variables.get(&text[dollar + 2..closing])?, closing)));
+        let (piece, end) = known.map_or(("$", dollar), |(value, closing)| (value.as_str(), closing));
+        push(piece)?;
+        at = end + 1;
     }
-    out.push_str(rest);
-    out
+    push(&text[at..])?;
+    Some(out)
+}
+
+/// How many bytes of the file for it become a termination message: kubelet's limit.
+const FILE_MESSAGE_BYTES: usize = 4_096;
+
+/// Returns the end of a text, of at most this many bytes.
+fn end_of(text: &str, bytes: usize) -> &str {
+    let from = (text.len().saturating_sub(bytes)..=text.len()).find(|at| text.is_char_boundary(*at));
+    &text[from.unwrap_or_default()..]
 }
 
 /// How many bytes, and how many lines, of a log become a termination message: kubelet's limits.

@@ -306,6 +306,7 @@ fn pem(der: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_schema::certificate_request::Subject;
     use rcgen::{CertificateParams, DnType, KeyPair};
 
     fn request() -> CertificateRequest {
@@ -346,6 +347,29 @@ mod tests {
         let names = certificate.subject_alternative_name().unwrap().unwrap();
         assert_eq!(names.value.general_names.len(), 2);
         assert!(!names.critical);
+    }
+
+    /// The request was judged by its last common name, and the client of its certificate was taken for the first.
+    #[test]
+    fn a_certificate_is_for_the_user_whom_the_signer_has_read() {
+        let name = |kind: u8, text: &str| {
+            value(
+                0x31,
+                &[&value(SEQUENCE, &[&value(OID, &[&[0x55, 0x04, kind]]), &value(0x0c, &[text.as_bytes()])])],
+            )
+        };
+        let (common, organization) = (0x03, 0x0a);
+        let names = [name(common, "system:kube-scheduler"), name(organization, "g"), name(common, "alice")];
+        let subject = value(SEQUENCE, &[&names.concat()]);
+        let read = Subject::from_der(&subject).unwrap();
+        let request = CertificateRequest { subject, ..request() };
+        let authority = Authority::new(&Env::seeded(1)).unwrap();
+        let hour = Duration::from_secs(3600);
+        let text = authority.certify(&request, &["client auth"], hour, authority.now, &[1]).unwrap();
+        let certificate = crate::tls::certificates(text.as_bytes()).unwrap().remove(0);
+        let user = super::super::super::identity::subject(&certificate).unwrap();
+        assert_eq!((user.name.as_str(), &user.groups[..1]), ("alice", &["g".to_owned()][..]));
+        assert_eq!((read.common_name, read.organizations), (user.name, vec!["g".to_owned()]));
     }
 
     #[test]

@@ -145,9 +145,13 @@ fn bracket(machine: &mut Machine<'_, '_>, words: &[&str], end: &str) -> Ran {
 }
 
 fn test(machine: &mut Machine<'_, '_>, words: &[&str]) -> Result<bool, Halt> {
+    let negations = words.iter().take_while(|word| **word == "!").count();
+    Ok(holds(machine, &words[negations..])? == negations.is_multiple_of(2))
+}
+
+fn holds(machine: &mut Machine<'_, '_>, words: &[&str]) -> Result<bool, Halt> {
     match words {
         [] => Ok(false),
-        ["!", rest @ ..] => Ok(!test(machine, rest)?),
         [one] => Ok(!one.is_empty()),
         ["-z", text] => Ok(text.is_empty()),
         ["-n", text] => Ok(!text.is_empty()),
@@ -178,17 +182,16 @@ fn files<'a>(words: &[&'a str]) -> Result<Vec<&'a str>, Halt> {
     if files.is_empty() { Err(Halt::Unknown) } else { Ok(files) }
 }
 
-fn read(machine: &Machine<'_, '_>, path: &str) -> Result<Option<String>, Halt> {
-    let content = machine.files.read(path, machine.now()).ok_or(Halt::Unknown)?;
+fn read(machine: &mut Machine<'_, '_>, path: &str) -> Result<Option<String>, Halt> {
+    let content = machine.read_file(path)?;
     let of_image =
         OF_IMAGE.iter().any(|dir| path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/')));
     if content.is_none() && of_image { Err(Halt::Unknown) } else { Ok(content) }
 }
 
 fn touch(machine: &mut Machine<'_, '_>, path: &str) -> Ran {
-    let now = machine.now();
-    let content = machine.files.read(path, now).ok_or(Halt::Unknown)?.unwrap_or_default();
-    machine.files.write(path, Some(content), now).ok_or(Halt::Unknown)?;
+    let content = machine.read_file(path)?.unwrap_or_default();
+    machine.write_file(path, Some(content))?;
     Ok(0)
 }
 
@@ -199,8 +202,7 @@ fn rm(machine: &mut Machine<'_, '_>, words: &[&str]) -> Ran {
         if read(machine, path)?.is_none() {
             status = i32::from(!forced);
         }
-        let now = machine.now();
-        machine.files.write(path, None, now).ok_or(Halt::Unknown)?;
+        machine.write_file(path, None)?;
     }
     Ok(status)
 }

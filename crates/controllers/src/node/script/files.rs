@@ -7,55 +7,119 @@ use evenkeel_tree::Tree;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::machine::WORD_COST;
 use crate::kinds::Pod;
 
-/// How many bytes the files of one volume may have. A write beyond this limit is dropped.
-const BYTES_MAX: usize = 1 << 20;
+/// How many bytes the files in the volumes of one pod may have, and those in all directories of one node. A write beyond
+/// these limits is dropped.
+const POD_BYTES_MAX: usize = 1 << 20;
+const NODE_BYTES_MAX: usize = 16 << 20;
+/// What a file takes besides its path and its content.
+const FILE_COST: usize = 128;
 
-/// A volume that scripts can write to.
-#[derive(Clone, Debug)]
-enum Volume {
-    /// A volume of a pod: the uid of the pod, and the name of the volume.
-    Pod(String, String),
-    /// A directory of a node: the index of the node, and the path.
-    Host(usize, String),
+/// Whose files these are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    /// The volumes of the pod with this uid.
+    Pod(String),
+    /// The directories of the node with this index.
+    Node(usize),
 }
 
-/// The contents of one file over time, each with the time from which on the file has it. `None` means that the file does
-/// not exist from then on.
+/// A file: the name of its volume or the path of its directory, and its path in there.
+type FileKey = (String, String);
+
+/// The contents of one file over time, each with the time from which on the file has it: one content, or the present one and
+/// one that a run has announced. `None` means that the file does not exist from then on.
 type History = Vec<(Instant, Option<String>)>;
 
 /// The files in all volumes.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
-    shared: Mutex<Shared>,
+    disks: Mutex<BTreeMap<Owner, Disk>>,
 }
 
-/// The files of one volume, by their path in it.
-type Directory = BTreeMap<String, History>;
-
+/// The files of one owner.
 #[derive(Debug, Default)]
-struct Shared {
-    /// The volumes of pods, by the uid of the pod and the name of the volume.
-    pods: BTreeMap<String, BTreeMap<String, Directory>>,
-    /// The directories of nodes, by the index of the node and the path.
-    hosts: BTreeMap<(usize, String), Directory>,
-}
-
-impl Shared {
-    fn directory(&mut self, volume: Volume) -> &mut Directory {
-        match volume {
-            Volume::Pod(uid, name) => self.pods.entry(uid).or_default().entry(name).or_default(),
-            Volume::Host(node, path) => self.hosts.entry((node, path)).or_default(),
-        }
-    }
+struct Disk {
+    files: BTreeMap<FileKey, History>,
+    /// What the files take in all.
+    bytes: usize,
 }
 
 impl Volumes {
     /// Removes the volumes of a pod that is gone.
     pub(crate) fn forget(&self, uid: &str) {
-        self.shared.lock().pods.remove(uid);
+        self.disks.lock().remove(&Owner::Pod(uid.to_owned()));
     }
+}
+
+impl Owner {
+    fn bytes_max(&self) -> usize {
+        match self {
+            Self::Pod(_) => POD_BYTES_MAX,
+            Self::Node(_) => NODE_BYTES_MAX,
+        }
+    }
+}
+
+impl Disk {
+    fn read(&self, key: &FileKey, now: Instant) -> Option<String> {
+        let states = self.files.get(key).into_iter().flatten();
+        states.filter(|(since, _)| *since <= now).last().and_then(|(_, content)| content.clone())
+    }
+
+    /// Writes a file from a time on, or removes it. Returns `None` if there is no room.
+    fn write(&mut self, key: FileKey, content: Option<String>, now: Instant, bytes_max: usize) -> Option<()> {
+        let old = self.files.get(&key);
+        // Nobody reads a state that has been replaced by now.
+        let kept = old.into_iter().flatten().filter(|(since, _)| *since <= now).last();
+        let kept = kept.filter(|(_, content)| content.is_some()).cloned();
+        let new: History = match (kept, content) {
+            (None, None) => Vec::new(),
+            (kept, content) => kept.into_iter().chain([(now, content)]).collect(),
+        };
+        let is_removed = new.last().is_none_or(|(_, content)| content.is_none());
+        let bytes_after = |disk: &Self| disk.bytes + cost(&key, &new) - disk.cost_of(&key);
+        if !is_removed && bytes_after(self) > bytes_max {
+            self.drop_replaced(now);
+            if bytes_after(self) > bytes_max {
+                return None;
+            }
+        }
+        self.set(key, new);
+        Some(())
+    }
+
+    fn cost_of(&self, key: &FileKey) -> usize {
+        self.files.get(key).map_or(0, |states| cost(key, states))
+    }
+
+    fn set(&mut self, key: FileKey, states: History) {
+        self.bytes = self.bytes + cost(&key, &states) - self.cost_of(&key);
+        match states.is_empty() {
+            true => drop(self.files.remove(&key)),
+            false => drop(self.files.insert(key, states)),
+        }
+    }
+
+    /// Drops the states that have been replaced by now, and the files that are gone.
+    fn drop_replaced(&mut self, now: Instant) {
+        let is_replaced = |states: &History| states.get(1).is_some_and(|(since, _)| *since <= now);
+        let replaced: Vec<FileKey> =
+            self.files.iter().filter(|(_, states)| is_replaced(states)).map(|(key, _)| key.clone()).collect();
+        for key in replaced {
+            let last = self.files.get(&key).and_then(|states| states.last());
+            let last = last.filter(|(_, content)| content.is_some()).cloned();
+            self.set(key, last.into_iter().collect());
+        }
+    }
+}
+
+/// What a file takes with all of its states.
+fn cost((volume, path): &FileKey, states: &[(Instant, Option<String>)]) -> usize {
+    let contents = states.iter().map(|(_, content)| FILE_COST + content.as_ref().map_or(0, String::len));
+    if states.is_empty() { 0 } else { volume.len() + path.len() + contents.sum::<usize>() }
 }
 
 /// Where a path leads.
@@ -63,7 +127,7 @@ enum Place {
     /// A file in the container.
     Own(String),
     /// A file in a volume.
-    In(Volume, String),
+    In(Owner, FileKey),
 }
 
 /// The files as one container sees them in one run.
@@ -88,12 +152,10 @@ impl<'a> Files<'a> {
     pub(super) fn read(&self, path: &str, now: Instant) -> Option<Option<String>> {
         match self.place(path)? {
             Place::Own(path) => Some(self.own.get(&path).cloned()),
-            Place::In(volume, path) => {
+            Place::In(owner, key) => {
                 self.is_shared.set(true);
-                let mut shared = self.volumes.shared.lock();
-                let history = shared.directory(volume).get(&path);
-                let states = history.into_iter().flatten().filter(|(since, _)| *since <= now);
-                Some(states.max_by_key(|(since, _)| *since).and_then(|(_, content)| content.clone()))
+                let disks = self.volumes.disks.lock();
+                Some(disks.get(&owner).and_then(|disk| disk.read(&key, now)))
             }
         }
     }
@@ -105,23 +167,11 @@ impl<'a> Files<'a> {
                 Some(content) => drop(self.own.insert(path, content)),
                 None => drop(self.own.remove(&path)),
             },
-            Place::In(volume, path) => {
+            Place::In(owner, key) => {
                 self.is_shared.set(true);
-                let mut shared = self.volumes.shared.lock();
-                let files = shared.directory(volume);
-                let bytes = |files: &Directory| -> usize {
-                    files.values().flatten().map(|(_, content)| content.as_ref().map_or(1, String::len)).sum()
-                };
-                if bytes(files) + content.as_ref().map_or(0, String::len) > BYTES_MAX {
-                    return None;
-                }
-                let history = files.entry(path).or_default();
-                history.retain(|(since, _)| *since <= now);
-                // Nobody reads a state that has been replaced by now.
-                if history.len() > 1 {
-                    history.drain(..history.len() - 1);
-                }
-                history.push((now, content));
+                let bytes_max = owner.bytes_max();
+                let mut disks = self.volumes.disks.lock();
+                disks.entry(owner).or_default().write(key, content, now, bytes_max)?;
             }
         }
         Some(())
@@ -130,6 +180,12 @@ impl<'a> Files<'a> {
     /// Returns what was written to a file of the container itself.
     pub(super) fn own(&self, path: &str) -> Option<&str> {
         self.own.get(path).map(String::as_str)
+    }
+
+    /// What it costs to find a file: a look at each mount and each volume.
+    pub(super) fn cost_of_finding(&self, path: &str) -> usize {
+        let looks = 1 + self.container.list("volumeMounts").len() + self.pod.list("spec/volumes").len();
+        looks * WORD_COST + path.len()
     }
 
     /// Whether a volume was used.
@@ -161,9 +217,9 @@ impl<'a> Files<'a> {
         };
         let uid = self.pod.metadata.uid.clone().unwrap_or_default();
         if volume.has("emptyDir") {
-            return Some(Place::In(Volume::Pod(uid, name.to_owned()), file));
+            return Some(Place::In(Owner::Pod(uid), (name.to_owned(), file)));
         }
         let path = volume.str("hostPath/path")?.trim_end_matches('/').to_owned();
-        Some(Place::In(Volume::Host(self.node, path), file))
+        Some(Place::In(Owner::Node(self.node), (path, file)))
     }
 }

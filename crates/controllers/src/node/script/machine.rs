@@ -1,6 +1,7 @@
 //! Runs a script, without a process: what it prints, which files it writes, when it ends and how.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -22,6 +23,12 @@ const LINES_MAX: usize = 2_000;
 /// How many bytes a word may have, and how many bytes a script may print in all.
 const WORD_BYTES_MAX: usize = 1 << 16;
 const PRINTED_BYTES_MAX: usize = 1 << 20;
+
+/// What a script may cost in all: the bytes that it expands, reads and writes, with [`WORD_COST`] for each word and each
+/// file that it looks for. Scripts of tests cost some kilobytes. One that costs more goes on until it is stopped.
+const COST_MAX: usize = 16 << 20;
+/// What a word costs besides its bytes: the memory of a text.
+pub(super) const WORD_COST: usize = 32;
 
 /// How deep functions may call functions.
 const CALLS_MAX: u32 = 20;
@@ -62,7 +69,7 @@ pub(super) struct Machine<'a, 'f> {
     pub(super) log: Vec<LogLine>,
     /// Whether the script has used `$RANDOM` or the time of day, so that its next run may differ.
     pub(super) varies: bool,
-    functions: BTreeMap<String, List>,
+    functions: BTreeMap<String, Rc<List>>,
     /// The printed text that has no end of line yet.
     line: String,
     /// The output of each `$(…)` that is being evaluated; the innermost is the last one.
@@ -70,6 +77,8 @@ pub(super) struct Machine<'a, 'f> {
     status: i32,
     steps: u32,
     printed: usize,
+    /// What the script has cost until now.
+    cost: usize,
     calls: u32,
     /// How many conditions are being evaluated. In a condition, `set -e` does not end the script.
     conditions: u32,
@@ -94,6 +103,7 @@ impl<'a, 'f> Machine<'a, 'f> {
             status: 0,
             steps: 0,
             printed: 0,
+            cost: 0,
             calls: 0,
             conditions: 0,
         }
@@ -123,6 +133,27 @@ impl<'a, 'f> Machine<'a, 'f> {
             Err(Halt::Endless) => Ok(None),
             Err(Halt::Unknown) => Err(()),
         }
+    }
+
+    /// Notes what a step costs, and ends a script that costs too much.
+    pub(super) fn spend(&mut self, cost: usize) -> Result<(), Halt> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost > COST_MAX { Err(Halt::Endless) } else { Ok(()) }
+    }
+
+    /// Returns the content of a file, or `None` if it does not exist.
+    pub(super) fn read_file(&mut self, path: &str) -> Result<Option<String>, Halt> {
+        self.spend(self.files.cost_of_finding(path))?;
+        let content = self.files.read(path, self.now()).ok_or(Halt::Unknown)?;
+        self.spend(content.as_ref().map_or(0, String::len))?;
+        Ok(content)
+    }
+
+    /// Writes a file, or removes it.
+    pub(super) fn write_file(&mut self, path: &str, content: Option<String>) -> Result<(), Halt> {
+        self.spend(self.files.cost_of_finding(path) + content.as_ref().map_or(0, String::len))?;
+        let now = self.now();
+        self.files.write(path, content, now).ok_or(Halt::Unknown)
     }
 
     /// The present time.
@@ -285,13 +316,12 @@ impl<'a, 'f> Machine<'a, 'f> {
             }
             _ => {}
         }
-        let now = self.now();
         let mut content = match appends {
-            true => self.files.read(path, now).ok_or(Halt::Unknown)?.unwrap_or_default(),
+            true => self.read_file(path)?.unwrap_or_default(),
             false => String::new(),
         };
         content.push_str(printed);
-        self.files.write(path, Some(content), now).ok_or(Halt::Unknown)
+        self.write_file(path, Some(content))
     }
 
     /// Runs a function or a program.
@@ -352,6 +382,7 @@ impl<'a, 'f> Machine<'a, 'f> {
     fn expand(&mut self, word: &Word) -> Result<Vec<String>, Halt> {
         let mut fields = Vec::new();
         let mut field: Option<String> = None;
+        let mut bytes = 0;
         for part in &word.parts {
             let (text, quoted) = match part {
                 // The shell would look for files.
@@ -365,6 +396,11 @@ impl<'a, 'f> Machine<'a, 'f> {
                 Part::Output { list, quoted } => (self.output_of(list)?, *quoted),
                 Part::Arithmetic(text) => (self.arithmetic(text)?.to_string(), true),
             };
+            self.spend(text.len() + WORD_COST)?;
+            bytes += text.len();
+            if bytes > WORD_BYTES_MAX {
+                return Err(Halt::Unknown);
+            }
             if quoted {
                 field.get_or_insert_default().push_str(&text);
                 continue;
@@ -384,8 +420,8 @@ impl<'a, 'f> Machine<'a, 'f> {
             }
         }
         fields.extend(field);
-        let bytes: usize = fields.iter().map(String::len).sum();
-        if bytes > WORD_BYTES_MAX { Err(Halt::Unknown) } else { Ok(fields) }
+        self.spend(fields.len() * WORD_COST)?;
+        Ok(fields)
     }
 
     fn variable(&mut self, name: &str, default: Option<&str>) -> Result<String, Halt> {
@@ -396,6 +432,7 @@ impl<'a, 'f> Machine<'a, 'f> {
             "HOSTNAME" if !self.variables.contains_key(name) => Some(self.host_name.clone()),
             _ => self.variables.get(name).cloned(),
         };
+        self.spend(value.as_ref().map_or(0, String::len))?;
         match (value.filter(|value| !value.is_empty()), default) {
             (Some(value), _) => Ok(value),
             (None, _) if self.has_unknown_variables && !self.variables.contains_key(name) => {
@@ -427,6 +464,7 @@ impl<'a, 'f> Machine<'a, 'f> {
     }
 
     fn arithmetic(&mut self, text: &str) -> Result<i64, Halt> {
+        self.spend(text.len())?;
         arithmetic::evaluate(text, &mut |name| self.variable(name, None).ok()).ok_or(Halt::Unknown)
     }
 }

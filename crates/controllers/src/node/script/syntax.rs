@@ -1,5 +1,7 @@
 //! Reads the part of the shell's language that a simulated node understands.
 
+use std::rc::Rc;
+
 use super::lexer::{Part, Token, Word, lex};
 
 /// How deep a script may be nested. A deeper one is not understood.
@@ -41,7 +43,7 @@ pub(super) enum Command {
     Group(List),
     Function {
         name: String,
-        body: List,
+        body: Rc<List>,
     },
 }
 
@@ -235,7 +237,7 @@ impl Parser<'_> {
             self.eat_keyword("{")?;
             let body = self.list(&["}"])?;
             self.eat_keyword("}")?;
-            return Some(Command::Function { name, body });
+            return Some(Command::Function { name, body: Rc::new(body) });
         }
         let mut simple = Simple::default();
         loop {

@@ -2,7 +2,7 @@ use super::*;
 use crate::pod::tests::pod;
 use serde_json::{Value, json};
 
-/// Runs of one pod whose container mounts an emptyDir at `/data` and a directory of its node at `/host`.
+/// Runs of one pod whose container mounts emptyDirs at `/data` and `/more`, and a directory of its node at `/host`.
 struct World {
     volumes: Volumes,
     begin: Instant,
@@ -16,11 +16,12 @@ impl World {
 
     fn run_on(&self, node: usize, uid: &str, mut container: Value) -> Option<Run> {
         container["volumeMounts"] = json!([
-            {"name": "d", "mountPath": "/data"}, {"name": "h", "mountPath": "/host"}, {"name": "c", "mountPath": "/config"}]);
+            {"name": "d", "mountPath": "/data"}, {"name": "e", "mountPath": "/more"}, {"name": "h", "mountPath": "/host"},
+            {"name": "c", "mountPath": "/config"}]);
         let pod = pod(json!({
             "metadata": {"name": "p", "namespace": "n", "uid": uid, "labels": {"index": "3"}},
             "spec": {"containers": [container], "volumes": [
-                {"name": "d", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/tmp/x"}}, {"name": "c", "configMap": {"name": "m"}}]},
+                {"name": "d", "emptyDir": {}}, {"name": "e", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/tmp/x"}}, {"name": "c", "configMap": {"name": "m"}}]},
         }));
         let started = (self.begin + self.passed, "2026-01-01T00:00:00Z".parse().unwrap());
         let site = Site { pod: &pod, node, volumes: &self.volumes, started, restarts: 0 };
@@ -222,6 +223,110 @@ fn deep_and_long_scripts_do_no_harm() {
     assert_eq!(World::new().sh(&"{ ".repeat(100_000)), None);
     assert!(World::new().sh(&"echo x;".repeat(100_000)).is_some_and(|run| run.exit.is_none()));
     assert!(World::new().sh("x=a; while true; do x=$x$x; done").is_none_or(|run| run.exit.is_none()));
+}
+
+/// A container of a hundred thousand words overflowed the stack of the process.
+#[test]
+fn negations_are_counted() {
+    let negated = |count: usize| {
+        let words = json!({"command": ["test"], "args": vec!["!"; count]});
+        outcome(World::new().run_on(0, "u", words)).unwrap().0
+    };
+    assert_eq!([negated(200_000), negated(200_001)], [Some((1, 0)), Some((0, 0))]);
+    assert_eq!(ends("[ ! ! -z '' ] && ! [ ! a = a ]"), Some((0, 0)));
+}
+
+/// Calls and brackets are bounded each by themselves, and must fit into the stack together.
+#[test]
+fn calls_in_deep_brackets_fit_into_the_stack() {
+    let body = format!("{}f{}", "if true; then ".repeat(17), "; fi".repeat(17));
+    let in_outputs = format!("{}f{}", "echo $(".repeat(17), ")".repeat(17));
+    for body in [body, in_outputs] {
+        assert_eq!(World::new().sh(&format!("f() {{ {body}; }}; f")), None, "{body}");
+        let ended = format!("i=0; f() {{ i=$((i + 1)); [ $i = 19 ] && exit 7; {body}; }}; f");
+        assert!(World::new().sh(&ended).is_some(), "{ended}");
+    }
+}
+
+/// Each of these took gigabytes, or minutes.
+#[test]
+fn what_a_script_costs_is_bounded() {
+    let (long, words) = ("a".repeat(60_000), "a ".repeat(30_000));
+    let each = "$x ".repeat(100_000);
+    let assignments: String = (0..100_000).map(|name| format!("v{name}=$x ")).collect();
+    for script in [
+        format!("x={long}; : {each}"),
+        format!("x={long}; : \"{each}\""),
+        format!("x='{words}'; for i in {each}; do :; done"),
+        format!("x={long}; {assignments}"),
+        format!("x={long}; while :; do export v$RANDOM=$x; done"),
+        format!("echo {long} > /tmp/f; touch {}", "/tmp/f ".repeat(100_000)),
+        format!("f() {{ : {words}{words}{words}; }}; while :; do f; done"),
+        format!("while :; do : {words}{words}{words}; done"),
+        format!("x=0{}; while :; do y=$((0{})); done", "0".repeat(60_000), "+x".repeat(100_000)),
+    ] {
+        let run = World::new().sh(&script);
+        assert!(run.is_none_or(|run| run.exit.is_none()), "{}", &script[script.len() - 50..]);
+    }
+}
+
+/// Forty variables, each twice the one before, took all memory.
+#[test]
+fn the_environment_has_a_bound() {
+    let world = World::new();
+    let run = |env: Vec<Value>, word: String| {
+        let container = json!({"command": ["echo", word], "env": env});
+        outcome(world.run_on(0, "u", container)).map(|(_, lines)| lines[0].len())
+    };
+    let doubled = |times: usize| -> Vec<Value> {
+        let twice = |at: usize| json!({"name": format!("V{}", at + 1), "value": format!("$(V{at})$(V{at})")});
+        [json!({"name": "V0", "value": "x"})].into_iter().chain((0..times).map(twice)).collect()
+    };
+    assert_eq!(run(doubled(10), "$(V10)".to_owned()), Some("0ms ".len() + 1024));
+    assert_eq!(run(doubled(40), "a".to_owned()), None);
+    assert_eq!(run(doubled(16), "$(V16)".repeat(1000)), None);
+    let open = "$(".repeat(400_000);
+    assert_eq!(run(doubled(1), open.clone()), Some("0ms ".len() + open.len()));
+    assert_eq!(
+        references("a$$b$(V)$(W)$(V", &[("V".to_owned(), "1".to_owned())].into(), &mut 99).unwrap(),
+        "a$b1$(W)$(V"
+    );
+}
+
+#[test]
+fn the_volumes_of_a_pod_have_a_bound_together() {
+    let world = World::new();
+    let fill = |folder: &str, from: usize| {
+        let is_written = |at: &usize| {
+            let script = format!(
+                "i=0; x=1; while [ $i -lt 7 ]; do x=$x$x$x; i=$((i + 1)); done; echo $x > {folder}/{at}"
+            );
+            world.sh(&script).is_some()
+        };
+        (from..from + 2_000).take_while(is_written).count()
+    };
+    let first = fill("/data", 0);
+    assert!((300..500).contains(&first), "{first} files of 2188 bytes");
+    assert_eq!(fill("/more", 0), 0);
+    assert!(fill("/host", 0) > 1000, "a directory of the node is not the pod's");
+    assert!(world.sh("rm /data/0 /data/1").is_some());
+    assert_eq!(fill("/more", 0), 2, "a removed file leaves its room");
+    // Files without content take room as well.
+    let world = World::new();
+    let touched = (0..100).take_while(|round| {
+        let names: String = (0..500).map(|at| format!("/data/{round}.{at} ")).collect();
+        world.sh(&format!("touch {names}")).is_some()
+    });
+    assert!((4..20).contains(&touched.count()));
+}
+
+#[test]
+fn a_termination_message_has_kubelets_length() {
+    let script =
+        "i=0; x=1; while [ $i -lt 9 ]; do x=$x$x$x; i=$((i + 1)); done; echo -n ä$x > /dev/termination-log";
+    let message = World::new().sh(script).unwrap().message.unwrap();
+    assert_eq!((message.len(), message.starts_with('1')), (4096, true));
+    assert_eq!((end_of("aä", 2), end_of("aä", 1), end_of("a", 9)), ("ä", "", "a"));
 }
 
 #[test]

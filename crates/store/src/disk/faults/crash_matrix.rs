@@ -63,6 +63,19 @@ fn what_recovery_has_shown_after_a_kill_outlives_a_crash() {
     }));
 }
 
+/// A process that was killed may have left names of files that are not durable yet, and the next process writes into such a
+/// file: it must make the name durable before it acknowledges anything.
+#[test]
+fn what_is_written_after_a_kill_outlives_a_crash() {
+    let calls = calls_of_a_sound_life();
+    // One batch, so that no new segment makes names durable.
+    let short = Life { batches: 1, ..Life::sound() };
+    all_hold((0..calls.len()).map(|at| {
+        let killed = long(FaultPlan::of(at, Fault::Kill), Ending::Exit);
+        check(vec![killed, short.clone()])
+    }));
+}
+
 /// After a failed sync the kernel treats the pages as written: a process that reads and trusts them loses them in a crash.
 #[test]
 fn a_failure_of_any_call_loses_nothing() {

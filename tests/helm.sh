@@ -67,4 +67,33 @@ expect "install again" 'STATUS: deployed' h install keeper "$chart" --set crds.k
 expect "uninstall with the definitions" 'uninstalled' h uninstall keeper
 expect "they are deleted" '' k wait --for=delete crd/myresources.example.com --timeout=30s
 
+# --- webhooks of a process outside of the cluster --------------------------------------------------------------------
+# The chart's webhooks and its conversion are called through a Service. `--webhook-url` takes all of them over.
+chart=$work/database
+expect "write a chart with webhooks" '' "$binaries/database" manifests --helm "$chart" --image database:1
+expect "lint it" '0 chart\(s\) failed' h lint --strict "$chart"
+k create namespace restricted >/dev/null
+k label namespace restricted pod-security.kubernetes.io/enforce=restricted >/dev/null
+expect "install it" 'STATUS: deployed' timeout 120 "$helm" --namespace restricted install database "$chart"
+expect "its pods pass the restricted level" 'condition met' \
+  k -n restricted wait --for=jsonpath='{.status.readyReplicas}'=1 deployment/database --timeout=60s
+port=$((20000 + $$ % 10000))
+KUBECONFIG=$work/kubeconfig "$binaries/database" --webhook-bind-address "127.0.0.1:$port" --webhook-url "https://127.0.0.1:$port" \
+  >"$work/operator.log" 2>&1 &
+operator=$!
+# Until the process has registered itself, nothing answers behind the Service.
+asked() { k -n shop apply -f examples/database/samples 2>&1 | grep -q 'created'; }
+registered() {
+  for _ in $(seq 120); do
+    asked && return
+    kill -0 "$operator" 2>/dev/null || break
+    sleep 0.5
+  done
+  cat "$work/operator.log"
+  return 1
+}
+expect "the process answers for the webhooks" '' registered
+refuse "its webhook refuses" 'cannot shrink from 2Gi' k -n shop patch databases.v1.example.com orders --type=merge -p '{"spec":{"storage":"1Mi"}}'
+expect "no Service is left in the configuration" '^$' \
+  k get validatingwebhookconfiguration database -o 'jsonpath={.webhooks[0].clientConfig.service}'
 ends TERM

@@ -28,7 +28,7 @@ chosen() {
 in_folder() { (cd "docs/others/$1" && shift && "$@"); }
 
 if chosen go go; then
-  expect "controller-runtime with USE_EXISTING_CLUSTER" 'ok +example.com/mirror' \
+  expect "controller-runtime with USE_EXISTING_CLUSTER" 'ok[[:space:]]+example.com/mirror' \
     in_folder go env USE_EXISTING_CLUSTER=true go test -count=1 ./...
 fi
 if chosen python python3; then

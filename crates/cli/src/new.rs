@@ -30,9 +30,9 @@ pub(crate) struct New {
     /// The API group of its resource: a domain of yours [default: example.com].
     #[arg(long)]
     group: Option<String>,
-    /// The API version of its resource.
-    #[arg(long = "version", value_name = "VERSION", default_value = "v1")]
-    api_version: String,
+    /// The API version of its resource [default: v1].
+    #[arg(long = "version", value_name = "VERSION")]
+    api_version: Option<String>,
     /// The resource does not live in a namespace.
     #[arg(long)]
     cluster_scoped: bool,
@@ -69,17 +69,13 @@ struct Answers {
 
 impl New {
     pub(crate) fn run(self) -> anyhow::Result<()> {
+        find_cargo()?;
         let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let answers = match asks {
             true => self.answers(Questions::to(std::io::stdin().lock(), std::io::stderr()))?,
             false => self.answers(Questions::<std::io::Empty, std::io::Sink>::to_nobody())?,
         };
         let folder = PathBuf::from(&answers.names.name);
-        if folder.symlink_metadata().is_ok() {
-            let message = format!("{} already exists", folder.display());
-            return Err(refusal(message, "choose another name or another folder"));
-        }
-        find_cargo()?;
         let checkout = self.path.as_deref().map(checkout).transpose()?;
         let Answers { names, cluster_scoped, webhook, license } = &answers;
         let choices = Choices {
@@ -96,6 +92,18 @@ impl New {
         Ok(())
     }
 
+    /// Checks what the flags say, before anything is asked.
+    fn check_flags(&self) -> anyhow::Result<()> {
+        let checks: [(&Option<String>, fn(&str) -> anyhow::Result<()>); 4] = [
+            (&self.name, check_folder),
+            (&self.kind, names::check_kind),
+            (&self.group, names::check_group),
+            (&self.api_version, names::check_version),
+        ];
+        let given = checks.iter().filter_map(|(given, check)| Some((given.as_deref()?, check)));
+        given.into_iter().try_for_each(|(given, check)| check(given))
+    }
+
     /// Returns the choices of the user: from the flags, otherwise from the answers, otherwise the defaults.
     fn answers<I: BufRead, O: Write>(&self, mut questions: Questions<I, O>) -> anyhow::Result<Answers> {
         let checked = |check: fn(&str) -> anyhow::Result<()>| {
@@ -104,13 +112,10 @@ impl New {
         if self.name.is_none() && !questions.somebody_is_there() {
             return Err(refusal("the operator has no name", "evenkeel new NAME"));
         }
-        let name = questions.ask(
-            self.name.clone(),
-            "The name of the operator",
-            "my-operator",
-            checked(names::check_name),
-        )?;
-        names::check_name(&name)?;
+        self.check_flags()?;
+        let name = questions.ask(self.name.clone(), "The name of the operator", "my-operator", |answer| {
+            check_folder(answer).map(|()| answer.to_owned())
+        })?;
         let kind = questions.ask(
             self.kind.clone(),
             "The kind of its resource",
@@ -123,7 +128,13 @@ impl New {
             "example.com",
             checked(names::check_group),
         )?;
-        let names = Names::new(name, kind, group, self.api_version.clone())?;
+        let version = questions.ask(
+            self.api_version.clone(),
+            "The API version",
+            "v1",
+            checked(names::check_version),
+        )?;
+        let names = Names::new(name, kind, group, version)?;
         let flag = |set: bool| set.then_some(true);
         Ok(Answers {
             cluster_scoped: questions.ask(
@@ -157,6 +168,15 @@ impl std::error::Error for NotDone {}
 /// Returns the error of a command that has written nothing.
 fn refusal(message: impl Into<String>, hint: &'static str) -> anyhow::Error {
     anyhow::Error::new(NotDone).context(Hinted::new(message, hint))
+}
+
+/// Checks the name of an operator, and that nothing has the name of its folder.
+fn check_folder(name: &str) -> anyhow::Result<()> {
+    names::check_name(name)?;
+    if Path::new(name).symlink_metadata().is_ok() {
+        return Err(refusal(format!("{name} already exists"), "choose another name or another folder"));
+    }
+    Ok(())
 }
 
 fn find_cargo() -> anyhow::Result<()> {

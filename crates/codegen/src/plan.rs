@@ -88,11 +88,12 @@ impl Plan {
         Self { items: Vec::new(), by_schema: BTreeMap::new(), prefix }
     }
 
-    /// Plans the type that carries kube's derive, which is always a struct of its own.
-    pub(crate) fn spec(&mut self, node: &Value) -> usize {
+    /// Plans the type that carries kube's derive, which is always a struct of its own. If the object has no `spec`, it is
+    /// `flat`: a struct with the object's other fields, which may be none.
+    pub(crate) fn spec(&mut self, node: &Value, flat: bool) -> usize {
         let own = own(node);
         let index = self.items.len();
-        let is_struct = !map(&own, "properties").is_empty() || is_marker(&own);
+        let is_struct = flat || !map(&own, "properties").is_empty() || is_marker(&own);
         self.push(own.clone(), "spec", None, node);
         self.items[index].shape = if is_struct {
             Shape::Struct(self.fields(&own, index))

@@ -78,7 +78,7 @@ pub(crate) fn version(names: &Names, version: &Value, crates: Crates) -> Version
 
     let mut plan = Plan::new(crate::names::pascal(&names.kind));
     let spec_node = if flat { flat_node(&schema) } else { schema["properties"]["spec"].clone() };
-    let spec = plan.spec(&spec_node);
+    let spec = plan.spec(&spec_node, flat);
     let status = schema.pointer("/properties/status").map(|status| plan.type_of(status, "status", None));
     let served_status = version.pointer("/subresources/status").is_some_and(|status| !status.is_null());
     let status = status.or(served_status.then_some(Type::Any));
@@ -89,9 +89,7 @@ pub(crate) fn version(names: &Names, version: &Value, crates: Crates) -> Version
     plan.name_items(&[root.as_str()]);
 
     let optional = !flat && !list(&schema, "required").contains(&json!("spec"));
-    let readable = optional
-        && plan.has_default(&Type::Named(spec))
-        && matches!(plan.items[spec].shape, Shape::Struct(_));
+    let readable = optional && plan.has_default(&Type::Named(spec));
     let note =
         "spec: an object may leave it out, but has to have fields in it; objects without it cannot be read";
     let this = Root { names, version, schema, root, status, flat };

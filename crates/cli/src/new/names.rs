@@ -23,7 +23,7 @@ const RESERVED: [&str; 12] = [
 ];
 
 /// Types that the code of an operator uses by these names.
-const TAKEN_KINDS: [&str; 28] = [
+const TAKEN_KINDS: [&str; 29] = [
     "Action",
     "Admission",
     "Arc",
@@ -41,6 +41,7 @@ const TAKEN_KINDS: [&str; 28] = [
     "FieldErrors",
     "JsonSchema",
     "Manager",
+    "NAME",
     "Operation",
     "Operator",
     "Option",
@@ -166,7 +167,7 @@ pub(super) fn check_group(group: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn check_version(version: &str) -> anyhow::Result<()> {
+pub(super) fn check_version(version: &str) -> anyhow::Result<()> {
     let number = |text: &str| {
         !text.starts_with('0') && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
     };

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use super::License;
 use super::names::Names;
 
@@ -121,10 +123,9 @@ impl Choices<'_> {
         root.map(|root| root.display().to_string()).unwrap_or_default()
     }
 
-    fn values(&self) -> [(&'static str, String); 15] {
+    fn values(&self) -> [(&'static str, String); 16] {
         let source = match &self.checkout {
-            // A literal TOML string, in which backslashes are not escapes.
-            Some(path) => format!("path = '{}'", path.display()),
+            Some(path) => format!("path = {}", toml_text(&path.display().to_string())),
             None => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
         };
         let license = if self.license == License::Mit { "MIT" } else { "Apache-2.0" };
@@ -143,12 +144,20 @@ impl Choices<'_> {
             ("license", license.to_owned()),
             ("rust", env!("CARGO_PKG_RUST_VERSION").to_owned()),
             ("checkout", self.checkout()),
+            // Docker reads the paths of `COPY` from JSON, too, in which spaces separate nothing.
+            ("checkout_json", Value::String(self.checkout()).to_string()),
             ("source", source),
             ("profile", profile.join("\n")),
             ("sample", sample("cluster")),
             ("made", sample("&cluster")),
         ]
     }
+}
+
+/// A text as a string of TOML: a literal one, in which backslashes are not escapes, unless it has a quote.
+fn toml_text(text: &str) -> String {
+    // The escapes of JSON are escapes of TOML's basic strings.
+    if text.contains('\'') { Value::String(text.to_owned()).to_string() } else { format!("'{text}'") }
 }
 
 #[cfg(test)]
@@ -217,10 +226,12 @@ mod tests {
 
     #[test]
     fn an_image_of_a_checkout_is_built_with_the_checkout() {
-        let files = files(|it| it.checkout = Some(PathBuf::from("/a b/crates/evenkeel")));
+        let of = |path: &str| files(|it| it.checkout = Some(PathBuf::from(path).join("crates/evenkeel")));
+        let files = of("/a b");
         assert!(file(&files, "Cargo.toml").contains("path = '/a b/crates/evenkeel'"));
-        assert!(file(&files, "Dockerfile").contains("COPY --from=evenkeel . /a b\n"));
-        assert!(file(&files, "README.md").contains("--build-context evenkeel=/a b ."));
+        assert!(file(&files, "Dockerfile").contains("COPY --from=evenkeel [\".\", \"/a b\"]\n"));
+        assert!(file(&files, "README.md").contains("--build-context \"evenkeel=/a b\" ."));
+        assert!(file(&of("/it's"), "Cargo.toml").contains("path = \"/it's/crates/evenkeel\""));
     }
 
     /// The profile is a list by hand, and was not kept in step with the workspace's once.

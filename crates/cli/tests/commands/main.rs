@@ -3,5 +3,6 @@
 #![cfg(unix)]
 
 mod about;
+mod book;
 mod generate;
 mod new;

@@ -63,6 +63,129 @@ pub mod v1alpha1 {
     }
 }
 
+/// Version v1alpha2 of Boat.
+pub mod v1alpha2 {
+    use std::collections::BTreeMap;
+    use serde_json::Value;
+    use kube::CustomResource;
+    use schemars::{JsonSchema, Schema, SchemaGenerator};
+    use serde::{Deserialize, Serialize};
+    use serde_json::json;
+    use super::support::{root};
+
+    #[derive(CustomResource, Default, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "camelCase")]
+    #[kube(
+        group = "harbour.k8s.io",
+        version = "v1alpha2",
+        kind = "Boat",
+        plural = "boats",
+        singular = "vessel",
+        shortname = "bt",
+        category = "all",
+        category = "harbour",
+        derive = "PartialEq",
+        derive = "Default",
+        schema = "manual",
+        namespaced,
+        no_spec,
+        storage = false,
+        served = false,
+    )]
+    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+    pub struct BoatSpec {
+        /// The fields that the schema keeps without naming them.
+        #[serde(flatten)]
+        #[schemars(skip)]
+        pub other_fields: BTreeMap<String, Value>,
+    }
+
+    impl JsonSchema for Boat {
+        fn schema_name() -> std::borrow::Cow<'static, str> {
+            "Boat".into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            let keywords = json!({"title": null, "type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            let fields = vec![
+            ];
+            root(BoatSpec::json_schema(generator), keywords, fields)
+        }
+    }
+}
+
+/// Version v1beta1 of Boat.
+pub mod v1beta1 {
+    use std::collections::BTreeMap;
+    use kube::CustomResource;
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+    use serde::{Deserialize, Serialize};
+    use serde_json::json;
+    use super::support::{root};
+
+    #[derive(CustomResource, Default, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+    #[kube(
+        group = "harbour.k8s.io",
+        version = "v1beta1",
+        kind = "Boat",
+        plural = "boats",
+        singular = "vessel",
+        shortname = "bt",
+        category = "all",
+        category = "harbour",
+        derive = "PartialEq",
+        derive = "Default",
+        schema = "manual",
+        namespaced,
+        storage = false,
+        served = false,
+    )]
+    #[serde(remote = "Self")]
+    pub struct BoatSpec(
+        pub BTreeMap<String, String>,
+    );
+
+    impl Serialize for BoatSpec {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            Self::serialize(self, serializer)
+        }
+    }
+
+    /// An object without a spec has the default spec.
+    impl<'de> Deserialize<'de> for BoatSpec {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Optional;
+            impl<'de> serde::de::Visitor<'de> for Optional {
+                type Value = BoatSpec;
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("a spec")
+                }
+                fn visit_none<E>(self) -> Result<BoatSpec, E> {
+                    Ok(BoatSpec::default())
+                }
+                fn visit_some<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<BoatSpec, D::Error> {
+                    BoatSpec::deserialize(deserializer)
+                }
+            }
+            deserializer.deserialize_option(Optional)
+        }
+    }
+
+    impl JsonSchema for Boat {
+        fn schema_name() -> std::borrow::Cow<'static, str> {
+            "Boat".into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            let keywords = json!({"title": null, "type": "object"});
+            let fields = vec![
+                ("spec", generator.subschema_for::<BoatSpec>(), json!({"description": null})),
+            ];
+            root(json_schema!({}), keywords, fields)
+        }
+    }
+}
+
 /// Version v1 of Boat.
 pub mod v1 {
     use std::collections::BTreeMap;
@@ -415,7 +538,7 @@ pub fn definition() -> k8s_openapi::apiextensions_apiserver::pkg::apis::apiexten
     use kube::CustomResourceExt as _;
 
     let mut definition = v1alpha1::Boat::crd();
-    let versions = [v1alpha1::Boat::crd(), v1::Boat::crd()];
+    let versions = [v1alpha1::Boat::crd(), v1alpha2::Boat::crd(), v1beta1::Boat::crd(), v1::Boat::crd()];
     definition.spec.versions = versions.into_iter().flat_map(|it| it.spec.versions).collect();
     definition.spec.versions[0].subresources = serde_json::from_value(serde_json::json!({"scale": {"specReplicasPath": ".crew", "statusReplicasPath": ".status.crew"}})).expect("the source had this");
     definition.spec.names.list_kind = Some("BoatFleet".to_owned());

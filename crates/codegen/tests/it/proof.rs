@@ -67,3 +67,28 @@ fn fields_beside_spec_are_kept() {
     assert_eq!(boat.spec.crew, 3);
     assert_eq!(serde_json::to_value(&boat).expect("the object is JSON"), object);
 }
+
+/// An object of which the schema says nothing was refused by kube's derive, which needs a struct with named fields.
+#[test]
+fn an_object_without_any_named_field_keeps_all_of_them() {
+    let object = json!({
+        "apiVersion": "harbour.k8s.io/v1alpha2", "kind": "Boat", "metadata": {"name": "tern"},
+        "crew": 3, "more": {"a": [1, null]},
+    });
+    let boat: features::v1alpha2::Boat = serde_json::from_value(object.clone()).expect("it fits");
+    assert_eq!(boat.spec.other_fields["crew"], 3);
+    assert_eq!(serde_json::to_value(&boat).expect("the object is JSON"), object);
+}
+
+#[test]
+fn an_optional_spec_may_be_a_map() {
+    let object = json!({
+        "apiVersion": "harbour.k8s.io/v1beta1", "kind": "Boat", "metadata": {"name": "tern"}, "spec": {"a": "b"},
+    });
+    let boat: features::v1beta1::Boat = serde_json::from_value(object.clone()).expect("it fits");
+    assert_eq!(boat.spec.0["a"], "b");
+    assert_eq!(serde_json::to_value(&boat).expect("the object is JSON"), object);
+    let without = json!({"apiVersion": "harbour.k8s.io/v1beta1", "kind": "Boat", "metadata": {}});
+    let boat: features::v1beta1::Boat = serde_json::from_value(without).expect("the spec is optional");
+    assert_eq!(boat.spec, features::v1beta1::BoatSpec::default());
+}

@@ -26,6 +26,9 @@ const LEASE_NAMESPACE: &str = "evenkeel-namespace-of-the-lease";
 /// A placeholder for the name of the ServiceAccount, which is a setting.
 const ACCOUNT: &str = "evenkeel-name-of-the-account";
 
+/// A placeholder for the name of the operator in the files of `chart/files`.
+const OPERATOR: &str = "@operator@";
+
 /// Returns the template expressions that replace the placeholders. An opening `{{` in the operator's own texts is
 /// escaped before.
 fn replacements(name: &str) -> [(&'static str, String); 4] {
@@ -98,7 +101,7 @@ pub(super) fn helm(source: &Source<'_>) -> anyhow::Result<Files> {
         ("values.yaml".to_owned(), values.yaml()?),
         ("values.schema.json".to_owned(), values.schema()?),
     ];
-    let own = |text: &str| text.replace("NAME", source.name);
+    let own = |text: &str| text.replace(OPERATOR, source.name);
     files.push(("templates/NOTES.txt".to_owned(), own(include_str!("chart/files/NOTES.txt"))));
     files
         .push(("templates/_helpers.tpl".to_owned(), values.helpers(include_str!("chart/files/helpers.tpl"))));
@@ -239,8 +242,17 @@ fn extra_fields(kind: &str) -> Option<(&'static str, String)> {
     })
 }
 
-/// Writes the files into a folder. The files of an earlier run are replaced, and those that nothing made are left alone; a
-/// folder that holds something else is refused.
+/// Returns the files that this command makes only for some operators, by the sign of a chart or a base. The file of an
+/// object that an operator no longer has must not stay behind.
+fn made_for_some(sign: &str) -> Vec<String> {
+    match sign {
+        "Chart.yaml" => TEMPLATES.iter().map(|(file, _)| format!("templates/{file}")).collect(),
+        _ => kustomize::BASE.iter().map(|(file, _)| (*file).to_owned()).collect(),
+    }
+}
+
+/// Writes the files into a folder. The files of an earlier run are replaced or removed, and those that this command never
+/// makes are left alone; a folder that holds something else is refused.
 pub(super) fn write(folder: &Path, files: &Files, sign: &str) -> anyhow::Result<()> {
     let shown = folder.display();
     if folder.exists() {
@@ -256,6 +268,15 @@ pub(super) fn write(folder: &Path, files: &Files, sign: &str) -> anyhow::Result<
         let parent = path.parent().unwrap_or(folder);
         std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    for path in made_for_some(sign).iter().filter(|path| files.iter().all(|(made, _)| made != *path)) {
+        let path = folder.join(path);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

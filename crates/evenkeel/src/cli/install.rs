@@ -6,8 +6,10 @@ use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
 #[cfg(feature = "webhook-server")]
-use kube::api::{Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, TypeMeta};
 use kube::{Api, Client, ResourceExt as _};
+#[cfg(feature = "webhook-server")]
+use serde_json::{Value, json};
 
 use crate::yaml;
 
@@ -61,16 +63,56 @@ pub(super) async fn webhooks(
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let conversion = &object["spec"]["conversion"];
         if kind.ends_with("WebhookConfiguration") {
+            redirect(client, &object).await.with_context(|| format!("cannot change {kind} {name}"))?;
             let applied = yaml::apply(client, client.default_namespace(), manager, &object.to_string()).await;
             applied.with_context(|| format!("cannot apply {kind} {name}"))?;
         } else if kind == "CustomResourceDefinition" && conversion["strategy"] == "Webhook" {
             let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-            let patch = Patch::Merge(serde_json::json!({ "spec": { "conversion": conversion } }));
+            let mut conversion = conversion.clone();
+            // A chart that is installed already may have set a Service, which a merge would keep beside the URL.
+            conversion["webhook"]["clientConfig"]["service"] = Value::Null;
+            let patch = Patch::Merge(json!({ "spec": { "conversion": conversion } }));
             let patched = api.patch(name, &PatchParams::default(), &patch).await;
             patched.with_context(|| format!("cannot set the conversion of {name}"))?;
         }
     }
     Ok(())
+}
+
+/// Replaces the Services in a stored configuration of webhooks by the URLs of this one. The stored one may come from a chart:
+/// an apply would add the URL beside the other field manager's Service, and the API server accepts only one of them.
+#[cfg(feature = "webhook-server")]
+async fn redirect(client: &Client, wanted: &Value) -> anyhow::Result<()> {
+    let text = |name: &str| wanted[name].as_str().unwrap_or_default().to_owned();
+    let types = TypeMeta { api_version: text("apiVersion"), kind: text("kind") };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types)?);
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let name = wanted["metadata"]["name"].as_str().unwrap_or_default();
+    let Some(stored) = api.get_opt(name).await? else { return Ok(()) };
+    if let Some(webhooks) = redirected(&stored.data["webhooks"], &wanted["webhooks"]) {
+        let version = stored.metadata.resource_version;
+        let patch = json!({ "metadata": { "resourceVersion": version }, "webhooks": webhooks });
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    }
+    Ok(())
+}
+
+/// Returns the stored webhooks with the URLs of the wanted ones of the same names in place of their Services. Returns `None`
+/// if there is nothing to replace.
+#[cfg(feature = "webhook-server")]
+fn redirected(stored: &Value, wanted: &Value) -> Option<Value> {
+    let mut webhooks = stored.as_array()?.clone();
+    let mut changed = false;
+    for webhook in &mut webhooks {
+        let named = wanted.as_array()?.iter().find(|wanted| wanted["name"] == webhook["name"]);
+        let url = named.map_or(Value::Null, |wanted| wanted["clientConfig"]["url"].clone());
+        let Some(config) = webhook["clientConfig"].as_object_mut() else { continue };
+        if url.is_string() && config.remove("service").is_some() {
+            config.insert("url".to_owned(), url);
+            changed = true;
+        }
+    }
+    changed.then(|| webhooks.into())
 }
 
 /// Applies every document of these YAML texts with this field manager.
@@ -82,4 +124,25 @@ pub(super) async fn apply(client: &Client, manager: &str, samples: &[&str]) -> a
         }
     }
     Ok(())
+}
+
+#[cfg(all(test, feature = "webhook-server"))]
+mod tests {
+    use super::*;
+
+    fn webhook(name: &str, config: Value) -> Value {
+        json!({ "name": name, "clientConfig": config })
+    }
+
+    #[test]
+    fn services_of_webhooks_that_have_a_url_now_are_replaced() {
+        let service = json!({ "service": { "name": "shop" }, "caBundle": "Y2E=" });
+        let stored = json!([webhook("a", service.clone()), webhook("b", service.clone())]);
+        let wanted = json!([webhook("b", json!({ "url": "https://192.0.2.1/b" }))]);
+        let redirected_b = webhook("b", json!({ "url": "https://192.0.2.1/b", "caBundle": "Y2E=" }));
+        assert_eq!(redirected(&stored, &wanted), Some(json!([webhook("a", service), redirected_b.clone()])));
+        assert_eq!(redirected(&json!([redirected_b]), &wanted), None, "it has a URL already");
+        assert_eq!(redirected(&stored, &json!([webhook("b", json!({ "service": {} }))])), None);
+        assert_eq!(redirected(&Value::Null, &wanted), None);
+    }
 }

@@ -247,6 +247,23 @@ mod elected {
     }
 }
 
+/// Every command of an operator in the book is one that an operator understands.
+#[test]
+fn the_commands_of_the_book_are_understood() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src");
+    let pages = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|path| path.is_file()).map(|path| std::fs::read_to_string(path).unwrap());
+    let mut seen = 0;
+    for line in pages.flat_map(|page| page.lines().map(str::to_owned).collect::<Vec<_>>()) {
+        let Some(command) = line.strip_prefix("my-operator ") else { continue };
+        let words = command.split(['|', '#', '>']).next().unwrap().split_whitespace();
+        let understood = Arguments::try_parse_from(std::iter::once("my-operator").chain(words));
+        assert!(understood.is_ok(), "{line}: {understood:?}");
+        seen += 1;
+    }
+    assert!(seen >= 5, "{seen}");
+}
+
 /// Manifests can be made in a test without a runtime, and in one that has its own.
 #[test]
 fn manifests_need_no_runtime() {

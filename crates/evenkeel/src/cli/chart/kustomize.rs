@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Files, Source};
 
 /// The files of the base, with the kinds of objects in each. All other kinds are in the last file.
-const BASE: [(&str, &[&str]); 5] = [
+pub(super) const BASE: [(&str, &[&str]); 5] = [
     ("crds.yaml", &["CustomResourceDefinition"]),
     ("rbac.yaml", &["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]),
     ("availability.yaml", &["NetworkPolicy", "PodDisruptionBudget"]),

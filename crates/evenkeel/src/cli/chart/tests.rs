@@ -297,6 +297,26 @@ async fn settings_leave_out_and_add() {
     }
 }
 
+/// The notes told of a namespace `MONITORING_mirrorSPACE`, because the operator's name had replaced a part of the word.
+#[tokio::test]
+async fn the_operator_is_named_where_its_name_belongs() {
+    let folder = Folder::new("named");
+    written(operator(), "--namespace ops --image registry.example.com/NAME --leader-elect", &folder, "helm");
+    let read = |path: &str| std::fs::read_to_string(folder.0.join(path)).unwrap();
+    let notes = read("templates/NOTES.txt");
+    assert!(notes.contains("--clusterrole=mirror-metrics-reader"), "{notes}");
+    assert!(notes.contains("--serviceaccount=MONITORING_NAMESPACE:PROMETHEUS_ACCOUNT"), "{notes}");
+    assert!(
+        read("values.yaml").contains("repository: \"registry.example.com/NAME\""),
+        "{}",
+        read("values.yaml")
+    );
+    for file in ["templates/NOTES.txt", "templates/deployment.yaml", "templates/_helpers.tpl", "values.yaml"]
+    {
+        assert!(!read(file).contains(super::OPERATOR), "{file}");
+    }
+}
+
 /// `kubectl kustomize` builds what `manifests` prints.
 #[tokio::test]
 async fn a_base_is_what_manifests_prints() {
@@ -321,10 +341,17 @@ fn a_folder_with_other_files_is_left_alone() {
     let folder = Folder::new("other");
     std::fs::create_dir_all(&folder.0).unwrap();
     std::fs::write(folder.0.join("notes"), "mine").unwrap();
-    let files = vec![("Chart.yaml".to_owned(), "a".to_owned())];
+    let mut files = vec![("Chart.yaml".to_owned(), "a".to_owned())];
     let refused = super::write(&folder.0, &files, "Chart.yaml").unwrap_err().to_string();
     assert!(refused.contains("is not empty") && !folder.0.join("Chart.yaml").exists(), "{refused}");
     std::fs::remove_file(folder.0.join("notes")).unwrap();
     super::write(&folder.0, &files, "Chart.yaml").unwrap();
+    files.push(("templates/webhooks.yaml".to_owned(), "b".to_owned()));
     super::write(&folder.0, &files, "Chart.yaml").unwrap();
+    // A file beside those of the command stays; the template of webhooks that the operator gave up does not.
+    std::fs::write(folder.0.join("templates/mine.yaml"), "mine").unwrap();
+    files.pop();
+    super::write(&folder.0, &files, "Chart.yaml").unwrap();
+    assert!(folder.0.join("templates/mine.yaml").exists());
+    assert!(!folder.0.join("templates/webhooks.yaml").exists());
 }

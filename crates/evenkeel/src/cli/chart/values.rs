@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Source;
+use super::{OPERATOR, Source};
 use crate::cli::replica::{Bind, Serves};
 
 /// Where certificates are mounted if the flags name no folder.
@@ -57,12 +57,14 @@ impl<'a> Values<'a> {
             ("METRICS_CERT_DIR", json!(folder.unwrap_or_else(|| METRICS_FOLDER.to_owned()))),
             ("MONITORING", json!(self.source.monitoring)),
         ];
-        let mut text = include_str!("files/values.yaml").replace("WEBHOOK_VALUES\n", &self.webhook_values());
+        let mut text = include_str!("files/values.yaml")
+            .replace(OPERATOR, self.source.name)
+            .replace("WEBHOOK_VALUES\n", &self.webhook_values());
         for (token, value) in fields {
             // JSON is YAML.
             text = text.replace(token, &serde_json::to_string(&value)?);
         }
-        Ok(text.replace("NAME", self.source.name))
+        Ok(text)
     }
 
     fn webhook_values(&self) -> String {
@@ -82,7 +84,7 @@ impl<'a> Values<'a> {
     /// The file `values.schema.json`.
     pub(super) fn schema(&self) -> anyhow::Result<String> {
         let mut schema: Value =
-            serde_json::from_str(&include_str!("files/schema.json").replace("NAME", self.source.name))?;
+            serde_json::from_str(&include_str!("files/schema.json").replace(OPERATOR, self.source.name))?;
         if self.webhooks.is_some() {
             schema["properties"]["webhooks"] = json!({
                 "type": "object",
@@ -108,7 +110,7 @@ impl<'a> Values<'a> {
             .replace("WEBHOOK_PORTS\n", &ports)
             .replace("WEBHOOK_MOUNTS\n", &mounts)
             .replace("WEBHOOK_VOLUMES\n", &volumes)
-            .replace("NAME", self.source.name)
+            .replace(OPERATOR, self.source.name)
     }
 
     fn webhook_helpers(&self, port: u16) -> [String; 4] {
@@ -126,7 +128,7 @@ impl<'a> Values<'a> {
             "{{- $args = append $args (printf \"--webhook-cert-dir=%s\" .Values.webhooks.certDir) -}}";
         let ports = "{{- $ports = append $ports (dict \"name\" \"webhooks\" \"containerPort\" (int .Values.webhooks.port)) -}}\n";
         let mounts = "{{- $mounts = append $mounts (dict \"name\" \"webhook-certificates\" \"mountPath\" .Values.webhooks.certDir \"readOnly\" true) -}}";
-        let volumes = "{{- $volumes = append $volumes (dict \"name\" \"webhook-certificates\" \"secret\" (dict \"secretName\" \"NAME-webhook-cert\")) -}}";
+        let volumes = "{{- $volumes = append $volumes (dict \"name\" \"webhook-certificates\" \"secret\" (dict \"secretName\" \"@operator@-webhook-cert\")) -}}";
         [address + &certified(folder), ports.to_owned(), certified(mounts), certified(volumes)]
     }
 }

@@ -1,6 +1,6 @@
 {{/* The ServiceAccount that the operator runs as. */}}
 {{- define "operator.serviceAccountName" -}}
-{{- .Values.serviceAccount.name | default "NAME" -}}
+{{- .Values.serviceAccount.name | default "@operator@" -}}
 {{- end -}}
 
 {{/* The image: a digest, if there is one, or else a tag. */}}

@@ -36,6 +36,9 @@ pub struct Loop {
     pub fields: Vec<String>,
     /// The last change of the first of these fields, with its values if the record has them.
     pub change: Option<Change>,
+    /// The other writer of the object, if somebody undoes the change each time: its name, or an empty string if it is
+    /// not in the record.
+    pub undone_by: Option<String>,
     /// When the last round was, in microseconds since the start of the record.
     pub last: u64,
 }
@@ -43,6 +46,15 @@ pub struct Loop {
 impl fmt::Display for Loop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { controller, rounds, within, write, fields, .. } = self;
+        if let (Some(rival), Some(change)) = (&self.undone_by, &self.change) {
+            let rival = if rival.is_empty() { "another client" } else { rival };
+            let took = duration(*within);
+            return write!(
+                f,
+                "{controller} and {rival} undo each other's changes: {rounds} rounds in {took}, `{write}` changes {change}, \
+                 and {rival} changes it back every time"
+            );
+        }
         write!(
             f,
             "{controller} triggers itself: {rounds} rounds in {}, each by `{write}`",
@@ -64,14 +76,14 @@ pub fn loops(record: &Record) -> Vec<Loop> {
         let key = (reconcile.controller.as_str(), &reconcile.namespace, reconcile.name.as_str());
         by_key.entry(key).or_default().push(reconcile);
     }
-    let mut found: Vec<Loop> = by_key.into_values().filter_map(|rounds| loop_of(&rounds)).collect();
+    let mut found: Vec<Loop> = by_key.into_values().filter_map(|rounds| loop_of(record, &rounds)).collect();
     found.sort_by(|a, b| b.rounds.cmp(&a.rounds).then_with(|| a.name.cmp(&b.name)));
     found
 }
 
 /// Returns the loop at the end of these reconciles of one key, if there is one. A round is a reconcile that changed an
 /// object, followed by a reconcile that this change caused.
-fn loop_of(all: &[&Reconcile]) -> Option<Loop> {
+fn loop_of(record: &Record, all: &[&Reconcile]) -> Option<Loop> {
     let mut rounds: Vec<(&Reconcile, &Sent)> = Vec::new();
     for pair in all.windows(2).rev() {
         let [before, after] = pair else { break };
@@ -88,6 +100,8 @@ fn loop_of(all: &[&Reconcile]) -> Option<Loop> {
     let ((newest, write), (oldest, _)) = (rounds[0], rounds[rounds.len() - 1]);
     let fields = fields_of_every(&rounds);
     let change = write.changes.iter().find(|change| fields.first() == Some(&change.path)).cloned();
+    let undone = change.as_ref().is_some_and(|change| is_undone(change, &rounds));
+    let undone_by = undone.then(|| rival(record, oldest, newest, write));
     Some(Loop {
         controller: newest.controller.clone(),
         kind: newest.kind.clone(),
@@ -98,6 +112,7 @@ fn loop_of(all: &[&Reconcile]) -> Option<Loop> {
         write: write.summary(),
         fields,
         change,
+        undone_by,
         last: newest.at,
     })
 }
@@ -128,6 +143,31 @@ fn fields_of_every(rounds: &[(&Reconcile, &Sent)]) -> Vec<String> {
     let in_all =
         |path: &str| rounds.iter().all(|(_, sent)| sent.changes.iter().any(|change| change.path == path));
     first.changes.iter().map(|change| change.path.clone()).filter(|path| in_all(path)).collect()
+}
+
+/// Whether all rounds made the same change, so that somebody changed the field back between them.
+fn is_undone(change: &Change, rounds: &[(&Reconcile, &Sent)]) -> bool {
+    let known = change.from.is_some() && change.to.is_some() && change.from != change.to;
+    known && rounds.iter().all(|(_, sent)| sent.changes.contains(change))
+}
+
+/// The other client that wrote the object of a write between two reconciles, or an empty string if there is none in the
+/// record.
+fn rival(record: &Record, oldest: &Reconcile, newest: &Reconcile, ours: &Sent) -> String {
+    let same = |sent: &Sent| {
+        let object = (&sent.group, &sent.resource, &sent.namespace, &sent.name);
+        sent.revision > 0 && object == (&ours.group, &ours.resource, &ours.namespace, &ours.name)
+    };
+    let meanwhile = |at: u64| (oldest.at..=newest.end()).contains(&at);
+    let found =
+        record.entries.iter().rev().filter(|entry| meanwhile(entry.at())).find_map(|entry| match entry {
+            crate::Entry::Reconcile(other) if other.controller != newest.controller => {
+                other.requests.iter().any(same).then(|| other.controller.clone())
+            }
+            crate::Entry::Request(sent) => Some(sent.by.clone()).filter(|_| same(sent)),
+            _ => None,
+        });
+    found.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -170,6 +210,25 @@ mod tests {
         let said = "site triggers itself: 6 rounds in 5.0 ms, each by `patch sites/web/status`, \
                     which changes status.checked every time";
         assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), [said]);
+    }
+
+    #[test]
+    fn a_loop_whose_change_somebody_undoes_names_both() {
+        let change = Change { path: "spec.replicas".into(), from: Some("3".into()), to: Some("2".into()) };
+        let mut entries: Vec<Entry> = (1..=7).map(|at| round(at * 1000, "spec.replicas")).collect();
+        for entry in &mut entries {
+            if let Entry::Reconcile(reconcile) = entry {
+                reconcile.requests[0].changes = vec![change.clone()];
+            }
+        }
+        let said = "site and another client undo each other's changes: 6 rounds in 5.0 ms, `patch sites/web/status` changes \
+                    spec.replicas 3 → 2, and another client changes it back every time";
+        assert_eq!(loops(&record(entries.clone()))[0].to_string(), said);
+        let Entry::Reconcile(mut other) = round(3500, "spec.replicas") else { unreachable!("it is one") };
+        other.controller = "scaler".into();
+        entries.push(Entry::Reconcile(other));
+        entries.sort_by_key(Entry::at);
+        assert_eq!(loops(&record(entries))[0].to_string(), said.replace("another client", "scaler"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ const ROUND_MAX = 60e6;
  * Entries in order of time, with the longest of them.
  * @typedef {{all: Entry[], failed: Entry[], longest: number}} Lane
  * @typedef {{from: Entry, last: Entry, count: number, sent: Sent, fields: string[], undone: Change | null}} Rounds
- * @typedef {{lane: Lane, controller: string, rounds: Rounds | null}} Key
+ * @typedef {{lane: Lane, controller: string, rounds: Rounds | null, fight: Rounds | null}} Key
  */
 
 /** @returns {Lane} */
@@ -75,11 +75,12 @@ export class Model {
     if (it.attempt) mine.retried += 1;
     const id = `${name}\u0000${keyOf(it)}`;
     let key = this.keys.get(id);
-    if (!key) this.keys.set(id, (key = { lane: lane(), controller: name, rounds: null }));
+    if (!key) this.keys.set(id, (key = { lane: lane(), controller: name, rounds: null, fight: null }));
     const before = key.lane.all[key.lane.all.length - 1];
     addTo(key.lane, it);
     key.rounds = before ? this.#round(key.rounds, before, it) : null;
-    if ((key.rounds?.count ?? 0) >= ROUNDS_MIN) this.looping.add(key); else this.looping.delete(key);
+    key.fight = this.#blow(key.fight, it);
+    if ((key.rounds?.count ?? 0) >= ROUNDS_MIN || (key.fight?.count ?? 0) >= ROUNDS_MIN) this.looping.add(key); else this.looping.delete(key);
     if (isFailure(it) && (it.outcome === "failedForGood" || (it.attempt ?? 0) >= 2)) this.stuck.add(key); else this.stuck.delete(key);
   }
 
@@ -98,6 +99,16 @@ export class Model {
     return { from: rounds.from, last: before, count: rounds.count + 1, sent, fields, undone: still ? undone : null };
   }
 
+  /** The writes of a key that make the same change again and again, after another reconcile. @param {Rounds | null} fight @param {Entry} it @returns {Rounds | null} */
+  #blow(fight, it) {
+    const sent = it.requests?.findLast((one) => one.code > 0 && one.code < 400 && undoable(one));
+    const change = sent && undoable(sent);
+    if (!sent || !change) return fight;
+    const same = fight?.undone && it.at - fight.last.at <= ROUND_MAX && fight.undone.path === change.path && fight.undone.from === change.from && fight.undone.to === change.to;
+    if (fight && same) return { ...fight, last: it, count: fight.count + 1, sent };
+    return { from: it, last: it, count: 1, sent, fields: [change.path], undone: change };
+  }
+
   /** The p50, p90 and p99 of how long a controller's reconciles take. @param {string} name @returns {number[]} */
   percentiles(name) {
     const mine = this.controllers.get(name);
@@ -109,24 +120,30 @@ export class Model {
 
   /** The loops, the longest first. @returns {{it: Entry, text: string, rounds: number}[]} */
   loops() {
-    const found = [...this.looping].map((key) => ({ it: /** @type {Rounds} */ (key.rounds).last, rounds: key.rounds?.count ?? 0, text: this.#tell(key) }));
+    const end = this.entries.length ? this.entries[this.entries.length - 1].at : 0;
+    const found = [...this.looping].flatMap((key) => {
+      const rounds = (key.rounds?.count ?? 0) >= ROUNDS_MIN ? key.rounds : key.fight;
+      // A fight that has ended is not told by a reconcile.
+      if (!rounds || (rounds === key.fight && end - rounds.last.at > ROUND_MAX)) return [];
+      return [{ it: rounds.last, rounds: rounds.count, text: this.#tell(key, rounds) }];
+    });
     return found.sort((a, b) => b.rounds - a.rounds);
   }
 
-  /** @param {Key} key */
-  #tell(key) {
-    const { from, last, count, sent, fields, undone } = /** @type {Rounds} */ (key.rounds);
+  /** @param {Key} key @param {Rounds} rounds */
+  #tell(key, rounds) {
+    const { from, last, count, sent, fields, undone } = rounds;
     const took = duration(last.at + (last.took ?? 0) - from.at), write = summary(sent);
     if (undone) {
-      const rival = this.#rival(key) || "another client";
+      const rival = this.#rival(key, rounds) || "another client";
       return `${key.controller} and ${rival} undo each other's changes for ${keyOf(last)}: ${count} rounds in ${took}, ${write} changes ${undone.path} ${undone.from} → ${undone.to}, and ${rival} changes it back every time`;
     }
     return `${key.controller} triggers itself for ${keyOf(last)}: ${count} rounds in ${took}, each by ${write}${fields.length ? `, which changes ${fields.join(", ")} every time` : ""}`;
   }
 
-  /** Who else wrote the object of a loop meanwhile. @param {Key} key */
-  #rival(key) {
-    const { from, last, sent } = /** @type {Rounds} */ (key.rounds);
+  /** Who else wrote the object of a loop meanwhile. @param {Key} key @param {Rounds} rounds */
+  #rival(key, rounds) {
+    const { from, last, sent } = rounds;
     const same = (/** @type {Sent} */ it) => (it.revision ?? 0) > 0 && it.resource === sent.resource && it.name === sent.name && it.namespace === sent.namespace;
     for (let at = this.entries.length - 1; at >= 0 && this.entries[at].at >= from.at; at--) {
       const it = this.entries[at];
@@ -152,6 +169,5 @@ function wakes(sent, after) {
 
 /** The first change of a write whose values are known, so that it can be seen to be undone. @param {Sent} sent @returns {Change | null} */
 function undoable(sent) {
-  const [first] = sent.changes ?? [];
-  return first && first.from !== undefined && first.to !== undefined && first.from !== first.to ? first : null;
+  return sent.changes?.find((it) => it.from !== undefined && it.to !== undefined && it.from !== it.to) ?? null;
 }

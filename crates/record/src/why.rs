@@ -165,9 +165,14 @@ fn failing(last: &Reconcile) -> Option<Why> {
     if !last.outcome.is_failure() {
         return None;
     }
-    let error = last.error.as_deref().unwrap_or("unknown");
+    let error = brief(last.error.as_deref().unwrap_or("unknown"));
     let advice = advice(error);
     said(Reason::Failing, format!("{} fails: {error}{advice} ({})", last.controller, tries(last)))
+}
+
+/// An error without the whole answer of the API server, which `kube` prints after its message.
+fn brief(error: &str) -> &str {
+    error.split(" (Status {").next().unwrap_or(error).trim_start_matches("ApiError: ")
 }
 
 /// What to do about an error, after a colon; empty if the error says it itself or nobody knows.
@@ -205,11 +210,16 @@ fn watch_failing(key: &Key, evidence: Evidence<'_>, last: Option<&Reconcile>) ->
 /// Whether a watch belongs to an operator that reconciles this object. In the record of one operator, all watches do.
 fn concerns(watch: &Watch, key: &Key, record: &Record, last: Option<&Reconcile>) -> bool {
     let reconciles = |controller: &crate::Controller| {
-        controller.operator == watch.operator
-            && (controller.kind.eq_ignore_ascii_case(&key.kind)
-                || last.is_some_and(|last| last.controller == controller.name))
+        controller.operator == watch.operator && last.is_some_and(|last| last.controller == controller.name)
     };
-    watch.operator.is_empty() || record.controllers.iter().any(reconciles)
+    // A controller that waits for its caches is not among those that run.
+    let watches = |other: &Watch| {
+        let kind = other.source.split('.').next().unwrap_or_default();
+        other.operator == watch.operator && kind.eq_ignore_ascii_case(&key.kind)
+    };
+    watch.operator.is_empty()
+        || record.controllers.iter().any(reconciles)
+        || record.watches.iter().any(watches)
 }
 
 fn owner_missing(evidence: Evidence<'_>) -> Option<Why> {

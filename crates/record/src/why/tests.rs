@@ -206,7 +206,7 @@ fn a_watch_of_another_operator_is_not_blamed() {
         kind: kind.into(),
         ..crate::Controller::default()
     };
-    record.controllers = vec![controller("site", "Site"), controller("other", "Other")];
+    record.controllers = vec![controller("other", "Other")];
     let failing = |operator: &str| Watch {
         source: "Pod".into(),
         operator: operator.into(),
@@ -214,7 +214,8 @@ fn a_watch_of_another_operator_is_not_blamed() {
         error: Some("gone".into()),
         ..Watch::default()
     };
-    record.watches = vec![failing("other")];
+    let own = Watch { source: "Site.example.com".into(), operator: "site".into(), ..Watch::default() };
+    record.watches = vec![failing("other"), own];
     assert_eq!(line(&record, &json!({})).0, Reason::Unseen);
     record.watches.push(failing("site"));
     assert_eq!(line(&record, &json!({})).0, Reason::Watch);

@@ -68,7 +68,7 @@ async function show(main, what, query) {
       try {
         const answer = await post("/why", { kind: resource?.group ? `${resource.resource}.${resource.group}` : kind, namespace: ns, name });
         why.className = `why ${answer.problem ? (answer.reason === "pod" || answer.reason === "condition" ? "warn" : "bad") : answer.reason === "fine" ? "good" : "dim"}`;
-        setText(why, answer.line[0].toUpperCase() + answer.line.slice(1));
+        setText(why, answer.line);
       } catch (error) { setText(why, error instanceof Error ? error.message : String(error)); }
     }, Math.max(0, askedAt + WHY_EVERY - performance.now()));
   }

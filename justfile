@@ -57,8 +57,16 @@ kubectl:
 
 # Check the dashboard in Chromium, and make the pictures of the book.
 page:
-    cargo build -p evenkeel-cli
+    cargo build -p evenkeel-cli -p evenkeel-dashboard --examples --bins
     bash tests/page.sh target/debug/evenkeel docs/src/images
+
+# What the flight recorder costs a reconcile, in instructions; needs valgrind.
+flight *ARGS:
+    cargo bench -p evenkeel-runtime --bench flight -- {{ARGS}}
+
+# What an open dashboard costs a create, in processor time of the server.
+page-cost:
+    cargo bench -p evenkeel-cli --bench page
 
 # Kill `evenkeel up --data-dir` this often under load, and check what its clients saw for linearizability.
 kill kills="1000" seed="1":

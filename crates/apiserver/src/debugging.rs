@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use http::header::{HeaderValue, LOCATION};
+use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::{Method, Response};
 use serde_json::{Value, json};
 
@@ -35,8 +35,20 @@ pub(crate) fn answer(services: &Services, request: &Request<'_>) -> Option<Resul
             response.headers_mut().insert(LOCATION, HeaderValue::from_static("/debug/pprof/"));
             Ok(response)
         }
-        _ => return None,
+        path => return added(services, path, is_read),
     })
+}
+
+/// Answers a request for a page that the process of the server has added.
+fn added(services: &Services, path: &str, is_read: bool) -> Option<Result<Response<Body>>> {
+    let page = services.pages.read().get(path)?.clone();
+    if !is_read {
+        return Some(Err(Status::method_not_allowed()));
+    }
+    let (media_type, body) = page();
+    let mut response = respond::json(200, body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    Some(Ok(response))
 }
 
 /// A page as text and as an object.

@@ -96,6 +96,7 @@ impl ApiServer {
             started: env.now(),
             flags: options.flags,
             nodes: options.nodes,
+            pages: Default::default(),
             store,
             env,
         };
@@ -121,6 +122,16 @@ impl ApiServer {
     /// Adds an authenticator for bearer tokens. It is used by TokenReviews and [`ApiServer::authenticate`].
     pub fn trust(&self, tokens: Arc<dyn TokenAuthenticator>) {
         self.inner.services.authentication.trust(tokens);
+    }
+
+    /// Serves a page at this path, which is not that of a resource. Its readers need permission to `get` the path as a
+    /// `nonResourceURL`. The function makes the media type and the body for each request.
+    pub fn add_page(
+        &self,
+        path: impl Into<String>,
+        page: impl Fn() -> (&'static str, Body) + Send + Sync + 'static,
+    ) {
+        self.inner.services.pages.write().insert(path.into(), Arc::new(page));
     }
 
     /// The served resources.

@@ -10,11 +10,13 @@ use evenkeel_env::{Env, Station, Work};
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::Store;
 use jiff::Timestamp;
+use parking_lot::RwLock;
 
 use crate::access::Authorizer;
 use crate::admission_registration::AdmissionRegistrations;
 use crate::allocate::Allocator;
 use crate::authenticate::Authentication;
+use crate::body::Body;
 use crate::conversion::Converter;
 use crate::crd::Definitions;
 use crate::encoded_events::EncodedEvents;
@@ -60,7 +62,12 @@ pub(crate) struct Services {
     pub(crate) flags: BTreeMap<String, String>,
     /// The nodes, which are asked what containers print and do. `None` if the server has none.
     pub(crate) nodes: Option<Arc<dyn NodeApi>>,
+    /// The pages that the process of the server adds, by path.
+    pub(crate) pages: RwLock<BTreeMap<String, Page>>,
 }
+
+/// Makes the media type and the body of a page.
+pub(crate) type Page = Arc<dyn Fn() -> (&'static str, Body) + Send + Sync>;
 
 impl Services {
     /// The current time, in the form of object metadata.

@@ -96,7 +96,9 @@ impl Demo {
         let cluster = Cluster::builder().nodes(NODES).settle_limit(ACT_LIMIT).start().await?;
         let mut options = ServeOptions::default();
         options.bind = self.bind;
+        options.records = true;
         let server = cluster.serve(options).await?;
+        cluster.serve_record();
         let kubeconfig = self.kubeconfig_path()?;
         server.write_kubeconfig(&kubeconfig).with_context(|| {
             Hinted::new(format!("cannot write {}", kubeconfig.display()), CHOOSE_KUBECONFIG)

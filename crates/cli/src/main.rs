@@ -14,6 +14,7 @@ mod open;
 mod os;
 mod record;
 mod snapshot;
+mod token;
 mod up;
 
 use std::io::IsTerminal;
@@ -52,6 +53,7 @@ enum Command {
     Open(open::Open),
     Record(record::RecordCommand),
     Snapshot(snapshot::Snapshot),
+    Token(token::Token),
     Top(record::Top),
     Up(up::Up),
     Version(about::Version),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Open(open) => open.run(),
         Command::Record(record) => record.run(),
         Command::Snapshot(snapshot) => snapshot.run(),
+        Command::Token(token) => token.run(),
         Command::Top(top) => top.run(),
         Command::Up(up) => up.run(),
         Command::Version(version) => version.run(),

@@ -1,6 +1,7 @@
 //! `evenkeel record`, `why`, `top` and `loops`: show what an operator did recently, and why.
 
-mod objects;
+mod operator;
+mod services;
 mod source;
 
 use std::io::Write as _;
@@ -8,13 +9,17 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
+use evenkeel::kube::Client;
+use evenkeel_dashboard::Feed;
+use evenkeel_dashboard::evidence::{self, Found};
 use evenkeel_record::questions::{self, Activity};
-use evenkeel_record::why::{Evidence, why};
 use evenkeel_record::{Entry, Key, Record, duration};
 
+use futures::StreamExt as _;
+
 use crate::hint::Hinted;
-use source::SourceFlags;
-pub(crate) use source::read;
+pub(crate) use services::token;
+pub(crate) use source::{SourceFlags, kube, read};
 
 /// Print what an operator did recently, one line for each step, or save it to a file.
 #[derive(Debug, Args)]
@@ -22,6 +27,9 @@ pub(crate) struct RecordCommand {
     /// Write the record as JSON to this file instead, for `evenkeel open`, or for --record of the other commands.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Go on and print what is new, until Ctrl-C.
+    #[arg(long, conflicts_with_all = ["save", "record"])]
+    follow: bool,
     #[command(flatten)]
     source: SourceFlags,
 }
@@ -74,6 +82,9 @@ fn print(text: &str) -> anyhow::Result<()> {
 
 impl RecordCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
+        if self.follow {
+            return run(follow(&self.source));
+        }
         let record = run(self.source.record())?;
         let Some(path) = self.save else { return print(&record.timeline().join("\n")) };
         let failed =
@@ -87,7 +98,8 @@ impl RecordCommand {
 impl WhyCommand {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         run(async {
-            let client = self.source.client().await;
+            let kube = self.source.kube().await;
+            let client = kube.as_ref().map(|kube| kube.client.clone());
             let namespace = self.namespace.clone();
             let namespace =
                 namespace.or_else(|| client.as_ref().ok().map(|it| it.default_namespace().to_owned()));
@@ -101,26 +113,62 @@ impl WhyCommand {
             let key = key.with_context(wrong)?;
             let record = match self.source.is_given() {
                 true => Some(self.source.record().await?),
-                false => None,
+                // The objects alone explain much, if no operator gives its record.
+                false => self.source.record().await.ok(),
             };
-            let found = match &client {
-                Ok(client) => objects::find(client, &key).await?,
+            let asked = match &client {
+                Ok(client) => Asked::find(client, key).await?,
                 // A saved record is enough to answer without a cluster.
-                Err(_) if record.is_some() => objects::Found::none(&key),
+                Err(_) if record.is_some() => Asked { key, resource: None, found: Found::default() },
                 Err(error) => return Err(anyhow::anyhow!("{error:#}")),
             };
-            print(&answer(&found.key, record.as_ref(), &found))
+            print(&answer(&asked, record.as_ref()))
         })
     }
 }
 
+/// An object that is to be explained, and what the cluster knows about it.
+struct Asked {
+    key: Key,
+    /// The plural of the object's kind.
+    resource: Option<String>,
+    found: Found,
+}
+
+impl Asked {
+    async fn find(client: &Client, key: Key) -> anyhow::Result<Self> {
+        let kinds = evidence::kinds(client).await?;
+        let Some(kind) = evidence::called(&kinds, &key.kind) else {
+            return Ok(Self { key, resource: None, found: Found::default() });
+        };
+        let key = evidence::canonical(&key, kind);
+        let found = evidence::find(client, &kinds, kind, &key).await?;
+        Ok(Self { key, resource: Some(kind.resource.plural.clone()), found })
+    }
+}
+
+/// Prints the record of an operator, and then what is new in it.
+async fn follow(source: &SourceFlags) -> anyhow::Result<()> {
+    let operators = source.operators().await?;
+    let mut news = futures::stream::select_all(operators.iter().map(|operator| operator.follow()));
+    while let Some(record) = news.next().await {
+        let lines = record.timeline();
+        if !lines.is_empty() {
+            print(&lines.join("\n"))?;
+        }
+    }
+    anyhow::bail!(Hinted::new(
+        "no operator can be followed any more",
+        "is it running? `evenkeel record` says why not"
+    ))
+}
+
 /// Returns the reason, followed by the object's history.
-fn answer(key: &Key, record: Option<&Record>, found: &objects::Found) -> String {
-    let evidence = Evidence { record, object: found.object.as_ref(), descendants: &found.descendants };
-    let mut text = format!("{key}: {}", why(key, evidence).line);
+fn answer(asked: &Asked, record: Option<&Record>) -> String {
+    let Asked { key, resource, found } = asked;
+    let mut text = format!("{key}: {}", found.why(key, record).line);
     let Some(record) = record else { return text };
-    let life: Vec<Entry> =
-        questions::life(record, key, found.resource.as_deref()).into_iter().cloned().collect();
+    let life: Vec<Entry> = questions::life(record, key, resource.as_deref()).into_iter().cloned().collect();
     let life = Record { entries: life, ..Record::default() }.timeline();
     if !life.is_empty() {
         text.push_str("\n\n");

@@ -83,7 +83,9 @@ impl Up {
         let mut options = ServeOptions::default();
         options.bind = self.bind;
         options.tokens = tokens;
+        options.records = self.dashboard.is_some();
         let server = cluster.serve(options).await?;
+        cluster.serve_record();
         announce(&server, &kubeconfig)?;
         if let Some(address) = self.dashboard {
             let dashboard = Dashboard::bind(address, Source::Cluster(cluster.clone())).await?;

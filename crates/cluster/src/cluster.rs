@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::containers::{Containers, HttpFaults};
 use crate::operator::{Operator, RunAs};
-use crate::serve::{Authority, ServeError, ServeOptions, Server};
+use crate::serve::{Authority, Observer, ServeError, ServeOptions, Server};
 use crate::snapshot::{self, Saved, SnapshotError};
 use crate::transport::{Backend, DEFAULT_NAMESPACE, Transport, Wire, installer};
 
@@ -100,8 +100,13 @@ impl Drop for Follower {
 impl Cluster {
     /// The first handle on a cluster: it acts as the administrator.
     pub(crate) fn new(inner: ClusterInner, namespace: &str) -> Self {
+        Self { namespace: namespace.into(), ..Self::of(Arc::new(inner)) }
+    }
+
+    /// A handle that acts as the administrator, in the default namespace.
+    pub(crate) fn of(inner: Arc<ClusterInner>) -> Self {
         let client = new_client(&inner.wire, "client", Some(User::admin()));
-        Self { inner: Arc::new(inner), namespace: namespace.into(), user: Arc::new(User::admin()), client }
+        Self { inner, namespace: DEFAULT_NAMESPACE.into(), user: Arc::new(User::admin()), client }
     }
 
     /// A client as this handle's user: `system:admin` in `system:masters`, who may do everything, unless
@@ -126,6 +131,15 @@ impl Cluster {
     /// something to that group.
     pub fn client_as<G: Into<String>>(&self, user: &str, groups: impl IntoIterator<Item = G>) -> Client {
         new_client(&self.inner.wire, user, Some(User::new(user, groups)))
+    }
+
+    /// A client as this handle's user, whose requests are not recorded: for tools that look at the cluster, and are not
+    /// what they look at.
+    pub fn quiet_client(&self) -> Client {
+        let (wire, by, user) =
+            (self.inner.wire.clone(), self.user.name.as_str().into(), (*self.user).clone());
+        let transport = Transport { wire, by, user: Some(user), process: None, installs: false, quiet: true };
+        Client::new(transport, DEFAULT_NAMESPACE)
     }
 
     /// A client that sends no credentials.
@@ -168,7 +182,10 @@ impl Cluster {
             }
         };
         let server = inner.server.clone().ok_or(ServeError::Remote)?;
-        Server::bind(server, authority, self.env().clone(), options).await
+        let recorder = inner.wire.recorder.clone();
+        let observer: Observer = Arc::new(move |served| recorder.served(served));
+        let observer = options.records.then_some(observer);
+        Server::bind(server, authority, self.env().clone(), options, observer).await
     }
 
     /// Saves the state of this cluster to a file as this handle's user, as [`snapshot::save`] does. A new cluster can
@@ -327,6 +344,7 @@ pub(crate) fn second_replica(name: &str) -> String {
 }
 
 fn new_client(wire: &Arc<Wire>, by: &str, user: Option<User>) -> Client {
-    let transport = Transport { wire: wire.clone(), by: by.into(), user, process: None, installs: false };
+    let (wire, by) = (wire.clone(), by.into());
+    let transport = Transport { wire, by, user, process: None, installs: false, quiet: false };
     Client::new(transport, DEFAULT_NAMESPACE)
 }

@@ -22,4 +22,4 @@ pub use diff::Diff;
 pub use direct::{StoredChange, StoredObject};
 pub use objects::ApiScope;
 pub use outside::{Outside, OutsideError};
-pub use record::RecordFollower;
+pub use record::{RECORD_PATH, RecordFollower};

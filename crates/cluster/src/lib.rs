@@ -32,7 +32,8 @@ pub use assemble::{Builder, StartError};
 pub use cluster::Cluster;
 pub use containers::{Connection, Exec, Exit, HttpFault, PortCall};
 pub use kit::{
-    ApiScope, ClusterHttp, Diff, HttpError, Outside, OutsideError, RecordFollower, StoredChange, StoredObject,
+    ApiScope, ClusterHttp, Diff, HttpError, Outside, OutsideError, RECORD_PATH, RecordFollower, StoredChange,
+    StoredObject,
 };
 pub use transport::{
     CrashMoment, CrashPoint, Directed, Director, Exchange, Fault, Mark, Matcher, Moment, Outcome, Reconcile,

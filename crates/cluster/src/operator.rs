@@ -197,6 +197,7 @@ impl Supervisor {
             user: Some(self.run_as.user.clone()),
             process: Some(process.clone()),
             installs: false,
+            quiet: false,
         };
         Client::new(transport, &*self.run_as.namespace)
     }

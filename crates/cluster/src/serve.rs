@@ -8,6 +8,7 @@ mod connections_max;
 mod identity;
 mod in_flight;
 mod kubeconfig;
+mod served;
 mod socket;
 mod tls;
 mod tokens;
@@ -30,6 +31,7 @@ use tokio::task::JoinSet;
 pub use authority::AuthorityError;
 pub(crate) use authority::{Authority, ClusterSigner, signing_key};
 pub(crate) use identity::{Certificate, identify, unauthorized};
+pub(crate) use served::{Observer, Served};
 pub use tokens::{TokenFileError, Tokens};
 
 use crate::private_file::write_private;
@@ -81,6 +83,8 @@ pub struct ServeOptions {
     /// How long a client may take to send the body of a request: 60 s unless set, the time that kube-apiserver allows
     /// for a whole request.
     pub body_timeout: Duration,
+    /// Whether the requests of clients are part of the cluster's record, without their bodies. False unless set.
+    pub records: bool,
 }
 
 impl Default for ServeOptions {
@@ -97,6 +101,7 @@ impl Default for ServeOptions {
             idle_timeout: Duration::from_secs(90),
             unread_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(60),
+            records: false,
         }
     }
 }
@@ -143,6 +148,7 @@ impl Server {
         authority: &Authority,
         env: Env,
         options: ServeOptions,
+        observer: Option<Observer>,
     ) -> Result<Self, ServeError> {
         let bind = |source| ServeError::Bind { address: options.bind, source };
         let listener = TcpListener::bind(options.bind).await.map_err(bind)?;
@@ -173,6 +179,7 @@ impl Server {
             },
             busy_watches: BusyWatches::default(),
             in_flight: InFlight::new(options.reads_max, options.writes_max, options.watches_max),
+            observer,
         };
         let slots = ConnectionSlots::new(options.connections_max);
         Ok(Self { listener, address, host, slots, ending: sender, kubeconfig })

@@ -94,6 +94,8 @@ pub(crate) struct Transport {
     pub(crate) process: Option<Arc<OperatorProcess>>,
     /// Whether this client registers the webhooks of operators. Its own requests do not wait for registrations.
     pub(crate) installs: bool,
+    /// Whether the requests of this client are left out of the record.
+    pub(crate) quiet: bool,
 }
 
 impl tower::Service<Request<kube::client::Body>> for Transport {
@@ -138,7 +140,7 @@ impl Transport {
         if verdict == Verdict::DelayRequest {
             self.wire.wait(Verdict::LATE).await;
         }
-        let number = self.wire.records.then(|| self.note(&request, &path, &body));
+        let number = (self.wire.records && !self.quiet).then(|| self.note(&request, &path, &body));
         let is_watch = is_watch(&request);
         let name_in_body = || name_in(&body).map(std::borrow::Cow::into_owned);
         let definition = written_definition(request.method(), &path, name_in_body);
@@ -373,6 +375,7 @@ pub(crate) fn installer(wire: &Arc<Wire>) -> kube::Client {
         user: Some(User::admin()),
         process: None,
         installs: true,
+        quiet: false,
     };
     kube::Client::new(transport, DEFAULT_NAMESPACE)
 }

@@ -1,32 +1,44 @@
 // @ts-check
 // What the page reads and writes: the record, and the objects of the cluster as the logged-in user.
 
+import { Model } from "./model.js";
+
 /** @typedef {{path: string, from?: string, to?: string}} Change */
 /** @typedef {{at: number, by?: string, verb: string, group?: string, resource: string, subresource?: string, namespace?: string, name?: string, code: number, took: number, revision?: number, changes?: Change[], error?: string}} Sent */
 /** @typedef {{what: string, kind?: string, namespace?: string, name?: string}} Cause */
 /** @typedef {{type: string, at: number, controller?: string, kind?: string, namespace?: string, name?: string, causes?: Cause[], moreCauses?: number, wait?: number, took?: number, attempt?: number, requests?: Sent[], reads?: any[], outcome?: string, again?: number, error?: string, id?: string, trace?: string, [key: string]: any}} Entry */
-/** @typedef {{name: string, started: string, taken: number, bytes: number, bytesMax: number, dropped: number, controllers: any[], watches: any[], entries: Entry[]}} Record_ */
+/** @typedef {{name: string, started: string, taken: number, bytes: number, bytesMax: number, dropped: number, controllers: any[], watches: any[]}} Head */
 /** @typedef {{group: string, version: string, resource: string, kind: string, namespaced: boolean, verbs: string[]}} Resource */
 
-/** How many entries the page keeps. */
-export const ENTRIES_MAX = 60000;
+/** How many objects are asked for at once: reading more would hold up the page. */
+const LIST_PAGE = 500;
 
 export const state = {
   /** @type {any} */ session: null,
-  /** @type {Record_} */ record: { name: "", started: "", taken: 0, bytes: 0, bytesMax: 0, dropped: 0, controllers: [], watches: [], entries: [] },
+  /** @type {Head} What the record says besides its entries. */ record: { name: "", started: "", taken: 0, bytes: 0, bytesMax: 0, dropped: 0, controllers: [], watches: [] },
+  model: new Model(),
   live: "connecting",
   /** @type {Resource[]} */ resources: [],
 };
 
-/** @type {Set<() => void>} */
+/** When the last news came, by the browser's clock in milliseconds. */
+let heard = 0;
+
+/** The time of the record now, in microseconds since its start: that of the last news, and what has passed since. */
+export function now() {
+  return state.record.taken + (state.live === "live" && heard ? (performance.now() - heard) * 1000 : 0);
+}
+
+/** @type {Set<(news: Entry[]) => void>} */
 const listeners = new Set();
-/** @param {() => void} listener @returns {() => void} */
+/** @param {(news: Entry[]) => void} listener @returns {() => void} */
 export function onChange(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
-function changed() {
-  listeners.forEach((it) => it());
+/** @param {Entry[]} [news] */
+function changed(news = []) {
+  listeners.forEach((it) => it(news));
 }
 
 export class Refused extends Error {
@@ -61,6 +73,11 @@ export function k8s(path, options) {
   return call("/k8s" + path, options);
 }
 
+/** @param {string} path @param {any} body */
+export function post(path, body) {
+  return call(path, { method: "POST", type: "application/json", body: JSON.stringify(body) });
+}
+
 /** @param {Resource} it @param {string | undefined} namespace @param {string} [name] */
 export function pathOf(it, namespace, name) {
   const base = it.group ? `/apis/${it.group}/${it.version}` : `/api/${it.version}`;
@@ -68,15 +85,26 @@ export function pathOf(it, namespace, name) {
   return `${base}${place}/${it.resource}${name ? "/" + encodeURIComponent(name) : ""}`;
 }
 
+/** All objects of a kind, in pages, so that the page answers in between. @param {string} path @param {string} [accept] @returns {Promise<any[]>} */
+export async function list(path, accept) {
+  const all = [];
+  let token = "";
+  do {
+    const sign = path.includes("?") ? "&" : "?";
+    const page = await k8s(`${path}${sign}limit=${LIST_PAGE}${token ? `&continue=${encodeURIComponent(token)}` : ""}`, { accept });
+    for (const it of page.items) all.push(it);
+    token = page.metadata?.continue ?? "";
+  } while (token);
+  return all;
+}
+
 /** @param {any} record */
 function add(record) {
-  const kept = state.record.entries;
-  kept.push(...record.entries);
-  if (kept.length > 1 && record.entries.length && kept[kept.length - record.entries.length - 1]?.at > record.entries[0].at) {
-    kept.sort((a, b) => a.at - b.at);
-  }
-  if (kept.length > ENTRIES_MAX) kept.splice(0, kept.length - ENTRIES_MAX);
-  Object.assign(state.record, { ...record, entries: kept });
+  const { entries, ...head } = record;
+  state.model.add(entries);
+  Object.assign(state.record, head);
+  heard = performance.now();
+  return entries;
 }
 
 /** Reads the record, follows it, and comes back when the server does. */
@@ -84,17 +112,17 @@ export async function follow() {
   for (let pause = 500; ; pause = Math.min(pause * 2, 5000)) {
     try {
       state.session = await call("/session");
-      if (state.session.mayReadRecord) {
-        state.record = { ...state.record, ...(await call("/record")) };
-        state.live = state.session.cluster ? "live" : "saved record";
-        changed();
-        if (!state.session.cluster) return;
-        await stream();
-      } else {
+      if (!state.session.mayReadRecord) {
         state.live = "no permission to read the record";
-        changed();
-        return;
+        return changed();
       }
+      if (state.session.saved) {
+        state.model.clear();
+        state.live = "saved record";
+        return changed(add(await call("/record")));
+      }
+      changed();
+      await stream();
       pause = 500;
     } catch (error) {
       if (error instanceof Refused && error.code === 401) return;
@@ -105,26 +133,50 @@ export async function follow() {
   }
 }
 
+/** Follows the record. The first event is the whole record. */
 async function stream() {
   const answer = await fetch("/record/stream", { headers: { "x-evenkeel-page": "1" } });
   if (!answer.ok || !answer.body) throw new Error("no stream");
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  /** @type {string[]} */
+  let parts = [];
+  let first = true;
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    rest += value;
-    const parts = rest.split("\n\n");
-    rest = parts.pop() ?? "";
-    for (const part of parts) if (part.startsWith("data: ")) add(JSON.parse(part.slice(6)));
-    state.live = "live";
-    changed();
+    // An event may be large, and come in many pieces: only the new one is searched for the end.
+    const [end, ...more] = value.split("\n\n");
+    parts.push(end);
+    for (const next of more) {
+      const text = parts.join("");
+      parts = [next];
+      if (!text.startsWith("data: ")) continue;
+      if (first) state.model.clear();
+      first = false;
+      const news = add(JSON.parse(text.slice(6)));
+      state.live = "live";
+      changed(news);
+    }
   }
 }
 
+/** @type {Promise<Resource[]> | null} */
+let discovering = null;
+let discoveredAt = 0;
+/** How long the kinds of the cluster are remembered, in milliseconds. */
+const DISCOVERY_MAX_AGE = 15000;
+
 /** All resources that can be listed. */
 export async function discover() {
-  if (state.resources.length) return state.resources;
+  if (state.session?.cluster === false) return [];
+  if (discovering && performance.now() - discoveredAt < DISCOVERY_MAX_AGE) return discovering;
+  discoveredAt = performance.now();
+  discovering = readResources();
+  discovering.catch(() => { discovering = null; });
+  return discovering;
+}
+
+async function readResources() {
   const groups = await k8s("/apis");
   // The preferred version of a group comes first; another version may have kinds that it lacks.
   const versions = [["", "v1", "/api/v1"], ...groups.groups.flatMap((/** @type {any} */ it) => [it.preferredVersion, ...it.versions.filter((/** @type {any} */ v) => v.version !== it.preferredVersion.version)].map((v) => [it.name, v.version, "/apis/" + v.groupVersion]))];
@@ -143,15 +195,3 @@ export async function discover() {
 }
 
 export const isCustom = (/** @type {Resource} */ it) => it.group.includes(".") && !it.group.endsWith(".k8s.io");
-const TREE = new Set(["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim"]);
-
-/** The objects of the tree: custom resources and what they own. Kinds that the user may not list are left out. */
-export async function objects() {
-  const wanted = (await discover()).filter((it) => isCustom(it) || (TREE.has(it.kind) && ["", "apps", "batch"].includes(it.group)));
-  const lists = await Promise.all(wanted.map((it) => {
-    // Nothing of a Secret is needed but its metadata.
-    const accept = it.kind === "Secret" ? "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1" : undefined;
-    return k8s(pathOf(it, undefined), { accept }).then((list) => list.items, () => []);
-  }));
-  return lists.flatMap((items, at) => items.map((/** @type {any} */ item) => ({ ...item, kind: wanted[at].kind, resource: wanted[at] })));
-}

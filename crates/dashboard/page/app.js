@@ -3,8 +3,9 @@
 
 import { call, follow, onChange, state } from "./api.js";
 import { h, replace, toast } from "./dom.js";
-import { objectView } from "./object.js";
-import { controllers, nodes, road, search, timelineView, tree, watches } from "./views.js";
+import { objectView, ofKindView } from "./object.js";
+import { tree } from "./tree.js";
+import { controllers, nodes, road, search, timelineView, watches } from "./views.js";
 
 /** @type {{id: string, label: string, key: string, view: import("./views.js").View, cluster?: boolean}[]} */
 const VIEWS = [
@@ -32,10 +33,12 @@ async function go() {
   const [id, ...rest] = path.split("/").map((part) => { try { return decodeURIComponent(part); } catch { return part; } });
   const found = VIEWS.find((it) => it.id === id) ?? VIEWS[0];
   replace(nav, ...VIEWS.filter((it) => !it.cluster || state.session?.cluster !== false).map((it) =>
-    h("a", { href: `#/${it.id}`, "aria-current": it.id === (id || "road") ? "page" : null, title: `Key ${it.key}` }, it.label)));
-  document.title = `${id === "object" ? rest[3] : found.label} · Evenkeel`;
+    h("a", { href: `#/${it.id}`, "aria-current": it.id === (id || "road") ? "page" : null, title: `Key ${it.key}` }, it.label, h("kbd", { "aria-hidden": "true" }, it.key))));
+  const isObject = id === "object" || id === "of";
+  document.title = `${isObject ? rest[rest.length - 1] : found.label} · Evenkeel`;
   try {
-    const leave = id === "object" ? { leave: await objectView(main, rest) } : await found.view(main, rest, new URLSearchParams(query));
+    const view = { object: objectView, of: ofKindView }[id] ?? found.view;
+    const leave = await view(main, rest, new URLSearchParams(query));
     // Another view may have been opened meanwhile.
     if (mine === turn) current = leave; else leave.leave?.();
   } catch (error) {
@@ -54,12 +57,13 @@ onChange(() => {
     asked = false;
     if (state.session && !known) {
       known = true;
-      if (!state.session.cluster) go();
+      // Which views there are depends on the session.
+      if (!state.session.cluster || location.hash.startsWith("#/of/")) go();
     }
     live.textContent = state.live;
     live.classList.toggle("on", state.live === "live");
     const who = /** @type {HTMLElement} */ (document.getElementById("who"));
-    if (state.session) who.textContent = `${state.session.user} · ${Math.ceil(state.session.endsInSeconds / 3600)} h left`;
+    if (state.session) who.textContent = `${state.session.user}, for ${Math.ceil(state.session.endsInSeconds / 3600)} h`;
     if (!document.hidden) current.redraw?.();
   }, DRAW_EVERY);
 });
@@ -84,7 +88,8 @@ addEventListener("keydown", (event) => {
   else if (event.key === "t") turnTheme();
   else if (event.key === "?") toast(VIEWS.map((it) => `${it.key} ${it.label}`).join(" · ") + " · t theme");
 });
-addEventListener("hashchange", () => { go(); main.focus({ preventScroll: true }); });
+// A view may move the focus on, as the search does.
+addEventListener("hashchange", () => { main.focus({ preventScroll: true }); go(); });
 if (!location.hash) history.replaceState(null, "", "#/road");
 go();
 follow();

@@ -1,252 +1,345 @@
 // @ts-check
-// The views: the road, the tree of owners, timeline, controllers, watches, nodes, search.
+// The views: the road, timeline, controllers, watches, nodes, search. The tree and the object have files of their own.
 
-import { call, discover, k8s, objects, pathOf, state, isCustom } from "./api.js";
-import { duration, h, replace, table, toast } from "./dom.js";
+import { discover, k8s, list, now, pathOf, post, state } from "./api.js";
+import { ask, attempt, css, duration, h, replace, setText, table } from "./dom.js";
 import { linkTo } from "./object.js";
-import { detail, timeline } from "./timeline.js";
-import { causesText, indexAt, isFailure, keyOf, loops, percentile, reconcilesOf, stuck, summary } from "./questions.js";
+import { items, keep } from "./objects.js";
+import { detail, linkOf, timeline } from "./timeline.js";
+import { causesText, indexAt, isFailure, keyOf, summary } from "./questions.js";
 import uPlot from "./vendor/uPlot.esm.js";
 
 /** @typedef {import("./api.js").Entry} Entry */
 /** @typedef {(main: HTMLElement, path: string[], query: URLSearchParams) => (Promise<Leave> | Leave)} View */
 /** @typedef {{redraw?: () => void, leave?: () => void}} Leave */
 
+/** How far back the road looks, in microseconds. */
 const WINDOW = 10e6;
-const reconciles = () => reconcilesOf(state.record.entries);
-const recent = () => state.record.entries.slice(indexAt(state.record.entries, state.record.taken - WINDOW));
+/** How many seconds the charts of the road show. */
+const SECONDS = 60;
+/** How many entries the road looks at; a busier cluster shows its newest. */
+const ROAD_MAX = 20000;
+const SVG = "http://www.w3.org/2000/svg";
 
-/** What is wrong, in one line each. */
+/** @param {Entry} it */
+const linkToKey = (it) => (it.kind ? linkOf(it.kind, it.namespace, it.name ?? "") : undefined);
+
+/** What is wrong, in one line each. @returns {{text: string, href?: string}[]} */
 function troubles() {
-  const found = loops(state.record.entries).map((it) => ({ key: it.it, text: `${it.it.controller} triggers itself for ${keyOf(it.it)}: ${it.rounds} rounds in ${duration(it.within)}, each by ${it.write}${it.fields.length ? `, which changes ${it.fields.join(", ")} every time` : ""}` }));
-  const fails = stuck(state.record.entries).map((it) => ({ key: it, text: `${it.controller} fails for ${keyOf(it)}, ${(it.attempt ?? 0) + 1} times in a row: ${it.error}` }));
-  const watches = state.record.watches.filter((it) => it.error).map((it) => ({ key: it, text: `The watch of ${it.source}${it.operator ? ` (${it.operator})` : ""} fails: ${it.error}` }));
-  return [...found, ...fails, ...watches];
+  const loops = state.model.loops().map((it) => ({ text: it.text, href: linkToKey(it.it) }));
+  const fails = state.model.failing().map((it) => ({ text: `${it.controller} fails for ${keyOf(it)}, ${(it.attempt ?? 0) + 1} times in a row: ${it.error}`, href: linkToKey(it) }));
+  const watches = state.record.watches.filter((it) => it.error).map((it) => ({ text: `The watch of ${it.source}${it.operator ? ` (${it.operator})` : ""} fails: ${it.error}`, href: "#/watches" }));
+  return [...loops, ...fails, ...watches];
 }
 
+/** The list of what is wrong, which changes only when its content does. */
 function troubleList() {
-  const all = troubles();
-  return h("ul.troubles", { "aria-label": "What is wrong" }, all.length ? all.slice(0, 8).map((it) => h("li.bad", null, it.text)) : h("li.good", null, "Nothing loops, nothing is stuck."));
+  const element = h("ul.troubles", { "aria-label": "What is wrong", "aria-live": "polite" });
+  let shown = "";
+  return {
+    element,
+    update() {
+      const all = troubles(), key = JSON.stringify(all.slice(0, 8)) + all.length;
+      if (key === shown) return;
+      shown = key;
+      replace(element, ...(all.length ? all.slice(0, 8).map((it) => h("li.bad", null, it.href ? h("a", { href: it.href }, it.text) : it.text)) : [h("li.good", null, "Nothing loops, nothing is stuck.")]),
+        all.length > 8 ? h("li.more", null, `and ${all.length - 8} more`) : null);
+    },
+  };
+}
+
+/** The stations of the road, and what each of them counts. @type {{name: string, title: string, hint: string}[]} */
+const STATIONS = [
+  { name: "client", title: "Client", hint: "who sends requests" },
+  { name: "server", title: "API server", hint: "requests answered" },
+  { name: "store", title: "Store", hint: "revisions written" },
+  { name: "watch", title: "Watch", hint: "open watches" },
+  { name: "cache", title: "Cache", hint: "objects held" },
+  { name: "queue", title: "Queue", hint: "keys waiting" },
+  { name: "reconcile", title: "Reconcile", hint: "reconciles ended" },
+];
+
+/** A line of bars, one for each second. */
+function spark() {
+  const path = document.createElementNS(SVG, "path"), svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", `0 0 ${SECONDS} 20`);
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("aria-hidden", "true");
+  svg.append(path);
+  return {
+    svg,
+    /** @param {number[]} counts */
+    update(counts) {
+      const most = Math.max(1, ...counts);
+      path.setAttribute("d", counts.map((count, at) => (count ? `M${at + 0.5} 20V${20 - Math.max(1.5, (count / most) * 19)}` : "")).join(""));
+    },
+  };
 }
 
 /** @type {View} */
 export function road(main) {
-  const stations = h("ol.road", { "aria-label": "The road of a change" });
-  const wrong = h("div");
+  const wrong = troubleList();
   const feed = h("ol.feed", { "aria-label": "What happens" });
-  replace(main, h("h1", null, "The road"), h("p.lead", null, "A change travels from a client through the API server and the store to the watches, into the caches and queues, and ends as a reconcile. This is the last ten seconds."), stations, wrong, h("h2", null, "Now"), feed);
+  const stops = STATIONS.map((it, at) => {
+    const [count, note, line] = [h("div.count"), h("div.dim"), spark()];
+    const li = h("li.station", { title: it.hint }, h("div.name", null, it.title), count, note, at < STATIONS.length - 1 && h("span.way", { "aria-hidden": "true" }, h("i")));
+    li.insertBefore(line.svg, li.lastElementChild?.classList.contains("way") ? li.lastElementChild : null);
+    return { li, count, note, line };
+  });
+  replace(main, h("h1", null, "The road"), h("p.lead", null, "A change travels from a client through the API server and the store to the watches, into the caches and queues, and ends as a reconcile. The numbers are those of the last ten seconds, the bars those of the last minute."),
+    h("ol.road", { "aria-label": "The road of a change" }, stops.map((it) => it.li)), wrong.element, h("h2", null, "Now"), feed);
   const redraw = () => {
-    const now = recent(), done = now.filter((it) => it.type === "reconcile");
-    const sent = [...now.filter((it) => it.type === "request"), ...done.flatMap((it) => it.requests ?? [])];
-    const wrote = sent.filter((it) => it.revision);
-    const watches = state.record.watches, controllers = state.record.controllers;
-    const sum = (/** @type {any[]} */ list, /** @type {string} */ field) => list.reduce((total, it) => total + (it[field] ?? 0), 0);
-    const clients = new Set(now.filter((it) => it.type === "request").map((it) => it.by));
-    const took = (/** @type {any[]} */ list, /** @type {string} */ field) => list.length ? `median ${duration(percentile(list.map((it) => it[field] ?? 0), 50))}` : "quiet";
-    const stops = [
-      ["Client", clients.size || "–", clients.size ? "clients wrote or read" : "quiet", clients.size],
-      ["API server", sent.length, took(sent, "took"), sent.length],
-      ["Store", wrote.length, wrote.length ? `up to revision ${Math.max(...wrote.map((it) => it.revision ?? 0))}` : "no new revision", wrote.length],
-      ["Watch", watches.length, `${watches.filter((it) => it.state === "failing").length} failing`, wrote.length],
-      ["Cache", sum(watches, "objects"), "objects held", wrote.length],
-      ["Queue", sum(controllers, "ready"), `${sum(controllers, "delayed")} later, ${took(done, "wait").replace("median", "waits")}`, done.length],
-      ["Reconcile", done.length, done.some(isFailure) ? `${done.filter(isFailure).length} failed` : took(done, "took"), done.length],
-    ];
-    replace(stations, ...stops.map(([name, count, note, moves], at) => h(`li.station${Number(moves) > 0 ? ".moves" : ""}`, null,
-      h("div.name", null, name), h("div.count", null, count), h("div.dim", null, note), at < stops.length - 1 && h("span.way", { "aria-hidden": "true" }, h("i")))));
-    replace(wrong, troubleList());
-    replace(feed, ...now.slice(-14).reverse().map(line));
+    const seen = look();
+    STATIONS.forEach(({ name }, at) => {
+      const { li, count, note, line } = stops[at], [number, text, moves, bars] = /** @type {any} */ (seen)[name];
+      setText(count, typeof number === "number" ? number.toLocaleString("en") : number);
+      setText(note, text);
+      li.classList.toggle("moves", moves);
+      line.update(bars);
+    });
+    wrong.update();
+    const { entries } = state.model, last = entries.slice(-14).reverse();
+    replace(feed, ...(last.length ? last.map(line) : [h("li.dim", null, "Nothing has happened yet.")]));
   };
   redraw();
   return { redraw };
 }
 
+/** What the last minute says about each station: its number, a note, whether something moves, and the counts of each second. */
+function look() {
+  const { entries } = state.model, at = now(), begin = Math.floor(at / 1e6) - SECONDS + 1;
+  const bars = () => new Array(SECONDS).fill(0);
+  const counts = { client: bars(), server: bars(), store: bars(), reconcile: bars(), queue: bars() };
+  const [clients, took, waits, ended] = [new Set(), /** @type {number[]} */ ([]), /** @type {number[]} */ ([]), /** @type {number[]} */ ([])];
+  let [sent, wrote, failed, newest] = [0, 0, 0, 0];
+  /** @param {import("./api.js").Sent} it @param {number} slot @param {boolean} recent */
+  const request = (it, slot, recent) => {
+    counts.server[slot]++;
+    if (it.revision) { counts.store[slot]++; newest = Math.max(newest, it.revision); }
+    if (!recent) return;
+    sent++;
+    took.push(it.took);
+    if (it.revision) wrote++;
+  };
+  const from = Math.max(indexAt(entries, begin * 1e6), entries.length - ROAD_MAX);
+  for (let n = from; n < entries.length; n++) {
+    const it = entries[n], slot = Math.min(SECONDS - 1, Math.max(0, Math.floor(it.at / 1e6) - begin)), recent = it.at >= at - WINDOW;
+    if (it.type === "request") {
+      counts.client[slot]++;
+      if (recent) clients.add(it.by);
+      request(/** @type {any} */ (it), slot, recent);
+    } else if (it.type === "reconcile") {
+      counts.reconcile[slot]++;
+      counts.queue[slot]++;
+      for (const one of it.requests ?? []) request(one, slot, recent);
+      if (recent) { ended.push(it.took ?? 0); waits.push(it.wait ?? 0); if (isFailure(it)) failed++; }
+    }
+  }
+  const { watches, controllers } = state.record;
+  const sum = (/** @type {any[]} */ list, /** @type {string} */ field) => list.reduce((total, it) => total + (it[field] ?? 0), 0);
+  const median = (/** @type {number[]} */ list) => duration(list.sort((a, b) => a - b)[list.length >> 1]);
+  const broken = watches.filter((it) => it.state === "failing").length;
+  return {
+    client: [clients.size, clients.size ? [...clients].slice(0, 2).join(", ") + (clients.size > 2 ? " …" : "") : "quiet", clients.size > 0, counts.client],
+    server: [sent, sent ? `median ${median(took)}` : "quiet", sent > 0, counts.server],
+    store: [wrote, newest ? `revision ${newest.toLocaleString("en")}` : "no new revision", wrote > 0, counts.store],
+    watch: [watches.length, broken ? `${broken} failing` : "all in sync", wrote > 0, counts.store],
+    cache: [sum(watches, "objects"), "objects held", wrote > 0, counts.store],
+    queue: [sum(controllers, "ready"), `${sum(controllers, "delayed")} later${waits.length ? `, waits ${median(waits)}` : ""}`, ended.length > 0, counts.queue],
+    reconcile: [ended.length, failed ? `${failed} failed` : ended.length ? `median ${median(ended)}` : "quiet", ended.length > 0, counts.reconcile],
+  };
+}
+
 /** @param {Entry} it */
 function line(it) {
   const at = h("time", null, duration(it.at));
-  if (it.type === "reconcile") return h(`li${isFailure(it) ? ".bad" : ""}`, null, at, h("b", null, it.controller), ` ${isFailure(it) ? "failed for" : "reconciled"} ${keyOf(it)}: ${isFailure(it) ? it.error : causesText(it)}`);
-  if (it.type === "request") return h("li", null, at, h("b", null, it.by), ` ${summary(/** @type {any} */ (it))} → ${it.code || "no answer"}`);
-  if (it.type === "webhook") return h("li", null, at, h("b", null, "webhook"), ` ${it.path}${it.what ?? ""} → ${it.code}`);
-  return h("li", null, at, h("b", null, it.type), ` ${it.what ?? it.lease ?? it.source ?? ""}`);
-}
-
-/** @param {any} it */
-function health(it) {
-  if (it.metadata.deletionTimestamp) return ["warn", "being deleted"];
-  const conditions = it.status?.conditions ?? [];
-  const ready = conditions.find((/** @type {any} */ c) => ["Ready", "Available", "Complete"].includes(c.type));
-  if (ready) return ready.status === "True" ? ["good", ready.type] : ["warn", `${ready.type}: ${ready.reason ?? ready.status}`];
-  if (it.status?.phase) return [["Running", "Ready", "Succeeded", "Bound", "Active"].includes(it.status.phase) ? "good" : "warn", it.status.phase];
-  if (typeof it.spec?.replicas === "number" && it.status) { const r = it.status.readyReplicas ?? 0; return [r === it.spec.replicas ? "good" : "warn", `${r}/${it.spec.replicas} ready`]; }
-  return ["dim", ""];
-}
-
-/** @type {View} */
-export async function tree(main) {
-  const box = h("div");
-  replace(main, h("h1", null, "Owners"), h("p.lead", null, "From custom resources to their pods. What nobody owns stands at the left."), box);
-  const show = async () => {
-    const all = await objects();
-    const byUid = new Map(all.map((it) => [it.metadata.uid, it]));
-    /** @type {Map<string, any[]>} */
-    const below = new Map();
-    const roots = [];
-    for (const it of all) {
-      const owner = it.metadata.ownerReferences?.find((/** @type {any} */ ref) => byUid.has(ref.uid));
-      if (owner) below.set(owner.uid, [...(below.get(owner.uid) ?? []), it]);
-      else if (isCustom(it.resource) || (!["ConfigMap", "Secret", "Service"].includes(it.kind))) roots.push(it);
-    }
-    roots.sort((a, b) => Number(isCustom(b.resource)) - Number(isCustom(a.resource)) || a.metadata.name.localeCompare(b.metadata.name));
-    /** @param {any} it @param {number} depth @returns {HTMLElement} */
-    const node = (it, depth) => {
-      const [tone, text] = health(it);
-      const children = below.get(it.metadata.uid) ?? [];
-      const row = h("span.node", null, h(`i.dot.${tone}`, { "aria-hidden": "true" }), h("span.kind", null, it.kind), h("a", { href: linkTo(it.metadata, it.resource) }, it.metadata.name), h(`span.state.${tone}`, null, text));
-      return h("li", { role: "treeitem", "aria-expanded": children.length ? "true" : null, "aria-level": String(depth + 1) }, row, children.length && depth < 8 ? h("ul", { role: "group" }, children.slice(0, 200).map((child) => node(child, depth + 1))) : null);
-    };
-    const open = new Set([...box.querySelectorAll("details[open]")].map((it) => it.id));
-    void open;
-    replace(box, roots.length ? h("ul.tree", { role: "tree", "aria-label": "Owners" }, roots.slice(0, 300).map((it) => node(it, 0))) : h("p.dim", null, "There is nothing that you may see."), roots.length > 300 ? h("p.dim", null, `and ${roots.length - 300} more: search for them`) : null);
-  };
-  await show();
-  const timer = setInterval(() => { if (!document.hidden) show().catch(() => {}); }, 3000);
-  return { leave: () => clearInterval(timer) };
+  const row = (/** @type {string | undefined} */ by, /** @type {string} */ text, bad = false) => h(`li${bad ? ".bad" : ""}`, null, at, h("b", null, by), h("span", null, text));
+  if (it.type === "reconcile") return row(it.controller, `${isFailure(it) ? "failed for" : "reconciled"} ${keyOf(it)}: ${isFailure(it) ? it.error : causesText(it)}`, isFailure(it));
+  if (it.type === "request") return row(it.by, `${summary(/** @type {any} */ (it))} → ${it.code || "no answer"}`, it.code >= 500 || !it.code);
+  if (it.type === "webhook") return row("webhook", `${it.path}${it.what ?? ""} → ${it.code}`);
+  if (it.type === "disturbance") return row("you", it.what ?? "");
+  return row(it.type, it.what ?? it.lease ?? it.source ?? "");
 }
 
 /** @type {View} */
 export function timelineView(main, _path, query) {
   const only = query.get("controller") ?? "";
   const box = h("div.card", { "aria-live": "polite" }, h("p.dim", null, "Pick a reconcile to see what it read, wrote and changed."));
-  const shown = () => (only ? reconciles().filter((it) => it.controller === only) : reconciles());
-  const drawn = timeline(shown, (it) => (only ? keyOf(it) : it.controller ?? ""), (it) => detail(box, it));
-  replace(main, h("h1", null, only ? `Timeline of ${only}` : "Timeline"), h("p.lead", null, only ? "One lane for each object." : "One lane for each controller. ", only ? h("a", { href: "#/timeline" }, " All controllers") : null, " Green read only, amber wrote, red failed; the thin line before is the wait in the queue."), drawn.element, box);
+  /** @returns {[string, import("./model.js").Lane][]} */
+  const lanes = () => (only ? [...state.model.keys.values()].filter((it) => it.controller === only).map((it) => [keyOf(it.lane.all[0]), it.lane]) : [...state.model.controllers]);
+  const drawn = timeline(lanes, (it) => detail(box, it));
+  replace(main, h("h1", null, only ? `Timeline of ${only}` : "Timeline"), h("p.lead", null, only ? "One lane for each object. " : "One lane for each controller.", only ? h("a", { href: "#/timeline" }, "All controllers") : null), drawn.element, box);
   return { redraw: drawn.redraw, leave: drawn.end };
 }
 
 /** @type {View} */
 export function controllers(main) {
-  const chart = h("div.card.wide.chart", { role: "img", "aria-label": "Reconciles a second" });
-  const wrong = h("div"), box = h("div");
-  replace(main, h("h1", null, "Controllers"), h("p.lead", null, "Reconciles a second over the last minute, and what each controller did."), chart, wrong, box);
+  const chart = h("div.card.wide.chart", { role: "img", "aria-label": "Reconciles in each of the last sixty seconds" });
+  const wrong = troubleList();
+  const rows = table(["Controller", "Kind", "#Rate /s", "#Ready", "#Later", "#Running", "#Median", "#p90", "#p99", "#Failed", "#Retries", ""], (/** @type {any} */ it) => [
+    { text: it.name, href: `#/timeline?controller=${encodeURIComponent(it.name)}` }, it.kind ?? "", it.rate.toFixed(2), it.ready, it.delayed, `${it.inFlight}/${it.workers}`,
+    ...it.took.map(duration), it.failed, it.retried, it.loops ? { text: "loops", badge: "bad" } : "",
+  ], "Controllers", "No controller runs.");
+  replace(main, h("h1", null, "Controllers"), h("p.lead", null, "Reconciles in each of the last sixty seconds, and what each controller did since the record begins."), chart, wrong.element, rows.element);
   /** @type {any} */ let plot = null;
-  const css = (/** @type {string} */ name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  let drawnAt = 0;
+  let drawnAt = 0, width = 0;
   const redraw = () => {
-    if (Date.now() - drawnAt < 900) return;
-    drawnAt = Date.now();
-    const all = reconciles(), end = Math.floor(state.record.taken / 1e6);
-    const xs = Array.from({ length: 60 }, (_, at) => end - 59 + at), done = new Array(60).fill(0), failed = new Array(60).fill(0);
-    for (let at = indexAt(all, (end - 59) * 1e6); at < all.length; at++) {
-      const slot = Math.floor(all[at].at / 1e6) - (end - 59);
-      if (slot >= 0 && slot < 60) (isFailure(all[at]) ? failed : done)[slot]++;
-    }
-    const width = chart.clientWidth - 24 || 600;
-    if (!plot) plot = new uPlot({ width, height: 160, legend: { show: false }, cursor: { show: false }, scales: { x: { time: false } },
-      axes: [{ stroke: css("--dim"), grid: { show: false }, values: (/** @type {any} */ _u, /** @type {number[]} */ v) => v.map((it) => `${it} s`) }, { stroke: css("--dim"), grid: { stroke: css("--line"), width: 1 } }],
-      series: [{}, { stroke: css("--good"), width: 2, fill: css("--good") + "22" }, { stroke: css("--bad"), width: 2 }] }, [xs, done, failed], chart);
-    else plot.setData([xs, done, failed]);
-    const looping = new Set(loops(state.record.entries).map((it) => it.it.controller));
-    const byName = Map.groupBy ? Map.groupBy(all, (it) => it.controller) : group(all);
-    const rows = state.record.controllers.map((it) => ({ ...it, all: byName.get(it.name) ?? [] })).sort((a, b) => b.all.length - a.all.length);
-    replace(wrong, troubleList());
-    replace(box, table(["Controller", "Kind", "Rate /s", "Ready", "Later", "Running", "Median", "p90", "p99", "Failed", "Retries", ""], rows, (it) => {
-      const took = it.all.map((/** @type {Entry} */ r) => r.took ?? 0), first = it.all[0]?.at ?? 0;
-      return [h("a", { href: `#/timeline?controller=${encodeURIComponent(it.name)}` }, it.name), it.kind, (it.all.length / Math.max(1, (state.record.taken - first) / 1e6)).toFixed(2), it.ready, it.delayed, `${it.inFlight}/${it.workers}`,
-        duration(percentile(took, 50)), duration(percentile(took, 90)), duration(percentile(took, 99)), it.all.filter(isFailure).length, it.all.filter((/** @type {Entry} */ r) => r.attempt).length, looping.has(it.name) ? h("span.badge.bad", null, "loops") : ""];
-    }, "Controllers"));
+    if (performance.now() - drawnAt < 900) return;
+    drawnAt = performance.now();
+    draw();
+    wrong.update();
+    const { model, record } = state, looping = new Set(model.loops().map((it) => it.it.controller));
+    const all = record.controllers.map((it) => {
+      const mine = model.controllers.get(it.name), count = mine?.all.length ?? 0, first = mine?.all[0]?.at ?? 0;
+      return { ...it, count, rate: count / Math.max(1, (now() - first) / 1e6), took: model.percentiles(it.name), failed: mine?.failed.length ?? 0, retried: mine?.retried ?? 0, loops: looping.has(it.name) };
+    });
+    rows.update(all.sort((a, b) => b.count - a.count || (a.name < b.name ? -1 : 1)));
   };
+  const draw = () => {
+    const { all } = state.model.reconciles, end = Math.floor(now() / 1e6), begin = end - SECONDS + 1;
+    const xs = Array.from({ length: SECONDS }, (_, at) => at - SECONDS + 1), done = new Array(SECONDS).fill(0), failed = new Array(SECONDS).fill(0);
+    for (let at = indexAt(all, Math.max(0, begin) * 1e6); at < all.length; at++) {
+      const slot = Math.floor(all[at].at / 1e6) - begin;
+      if (slot >= 0 && slot < SECONDS) (isFailure(all[at]) ? failed : done)[slot]++;
+    }
+    if (!width) return;
+    if (!plot) plot = new uPlot({ width, height: 170, legend: { show: false }, cursor: { show: false }, scales: { x: { time: false }, y: { range: (/** @type {any} */ _u, /** @type {number} */ _min, /** @type {number} */ max) => [0, Math.max(5, max * 1.1)] } },
+      axes: [{ stroke: css("--dim"), grid: { show: false }, values: (/** @type {any} */ _u, /** @type {number[]} */ v) => v.map((it) => (it ? `${it} s` : "now")) }, { stroke: css("--dim"), grid: { stroke: css("--line"), width: 1 } }],
+      series: [{}, { stroke: css("--good"), width: 2, fill: css("--good") + "22", points: { show: false } }, { stroke: css("--bad"), width: 2, points: { show: false } }] }, [xs, done, failed], chart);
+    else plot.setData([xs, done, failed]);
+  };
+  const resized = new ResizeObserver(([entry]) => {
+    width = Math.max(200, Math.floor(entry.contentRect.width));
+    if (plot) plot.setSize({ width, height: 170 }); else draw();
+  });
+  resized.observe(chart);
   redraw();
-  return { redraw, leave: () => plot?.destroy() };
-}
-
-/** @param {Entry[]} all */
-function group(all) {
-  const by = new Map();
-  for (const it of all) { const list = by.get(it.controller); if (list) list.push(it); else by.set(it.controller, [it]); }
-  return by;
+  return { redraw, leave: () => { resized.disconnect(); plot?.destroy(); } };
 }
 
 /** @type {View} */
 export function watches(main) {
-  const box = h("div"), acts = h("div.row");
-  replace(main, h("h1", null, "Watches and caches"), h("p.lead", null, "What the controllers watch, and how far their caches are."), acts, box);
-  const act = (/** @type {any} */ body) => call("/act", { method: "POST", type: "application/json", body: JSON.stringify(body) }).then((it) => toast(it.message), (error) => toast(error.message));
-  let operators = "";
+  const acts = h("div.row.tools");
+  const tone = (/** @type {string} */ it) => (it === "synced" ? "good" : it === "failing" ? "bad" : "warn");
+  const rows = table(["Source", "Operator", "State", "#Objects", "#Revision", "#Lists", "#Restarts", "#Last heard", "Error"], (/** @type {any} */ it) => [
+    it.source, it.operator ?? "", { text: it.state, badge: tone(it.state) }, it.objects, it.revision ?? "", it.lists, it.restarts, it.silent === undefined ? "" : `${duration(it.silent)} ago`, it.error ?? "",
+  ], "Watches", "Nothing is watched.");
+  replace(main, h("h1", null, "Watches and caches"), h("p.lead", null, "What the controllers watch, and how far their caches are. Break something here, and see how the operators take it."), acts, rows.element);
+  const act = (/** @type {any} */ body) => attempt(() => post("/act", body));
+  const advance = async () => {
+    const minutes = await ask({ title: "Advance the clock", text: "Certificates, leases and tokens see the new time at once. Timers that run keep their pace.", act: "Advance", field: { label: "Minutes", value: "60", type: "number", min: "1" } });
+    if (minutes !== null) act({ act: "advance", seconds: Math.max(1, Math.round(Number(minutes) * 60)) });
+  };
+  const crash = async (/** @type {string} */ name) => {
+    if (await ask({ title: `Crash ${name}?`, text: "Its process ends without warning, and starts again.", act: "Crash", danger: true })) act({ act: "crash", operator: name });
+  };
+  let shown = "";
   const redraw = () => {
-    // Buttons that are made anew cannot be clicked: they change only with the operators.
-    const names = (state.session?.operators ?? []).join(" ");
-    if (state.session?.mayAct && (!acts.hasChildNodes() || names !== operators)) {
-      operators = names;
-      replace(acts, h("button.quiet", { onclick: () => act({ act: "cut-watch" }) }, "Cut all watches"),
-        ...(state.session.operators ?? []).map((/** @type {string} */ name) => h("button.quiet", { onclick: () => act({ act: "crash", operator: name }) }, `Crash ${name}`)),
-        h("button.quiet", { onclick: () => act({ act: "advance", seconds: 3600 }) }, "Advance the clock by an hour"));
+    const may = state.session?.mayAct, names = state.session?.operators ?? [], key = `${may} ${names}`;
+    if (key !== shown) {
+      shown = key;
+      replace(acts, ...(may ? [h("button.quiet", { onclick: () => act({ act: "cut-watch" }) }, "Cut all watches"),
+        ...names.map((/** @type {string} */ name) => h("button.quiet", { onclick: () => crash(name) }, `Crash ${name}`)),
+        h("button.quiet", { onclick: advance }, "Advance the clock …")] : []));
     }
-    replace(box, table(["Source", "Operator", "State", "Objects", "Revision", "Lists", "Restarts", "Last heard", "Error"], state.record.watches, (it) => [it.source, it.operator ?? "", h(`span.badge.${it.state === "synced" ? "good" : it.state === "failing" ? "bad" : "warn"}`, null, it.state), it.objects, it.revision ?? "", it.lists, it.restarts, it.silent === undefined ? "" : `${duration(it.silent)} ago`, it.error ?? ""], "Watches"));
+    const order = { failing: 0, starting: 1, synced: 2 };
+    rows.update([...state.record.watches].sort((a, b) => (/** @type {any} */ (order)[a.state] ?? 1) - (/** @type {any} */ (order)[b.state] ?? 1) || (a.source < b.source ? -1 : 1)));
   };
   redraw();
   return { redraw };
 }
 
-/** @type {View} */
-export async function nodes(main) {
-  const box = h("div");
-  replace(main, h("h1", null, "Nodes and pods"), box);
-  /** @param {string} name */
-  const drain = async (name) => {
-    if (!confirm(`Drain ${name}? Its pods are evicted, and no new ones come.`)) return;
-    try {
-      await k8s(`/api/v1/nodes/${encodeURIComponent(name)}`, { method: "PATCH", type: "application/merge-patch+json", body: JSON.stringify({ spec: { unschedulable: true } }) });
-      const pods = await k8s(`/api/v1/pods?fieldSelector=${encodeURIComponent(`spec.nodeName=${name}`)}`);
-      for (const pod of pods.items.filter((/** @type {any} */ it) => it.metadata.ownerReferences?.every((/** @type {any} */ ref) => ref.kind !== "DaemonSet") ?? true)) {
-        const { name: podName, namespace } = pod.metadata;
-        await k8s(`/api/v1/namespaces/${namespace}/pods/${encodeURIComponent(podName)}/eviction`, { method: "POST", type: "application/json", body: JSON.stringify({ apiVersion: "policy/v1", kind: "Eviction", metadata: { name: podName, namespace } }) });
-      }
-      toast(`Drained ${name}`);
-    } catch (error) { toast(error instanceof Error ? error.message : String(error)); }
-    show();
-  };
-  async function show() {
-    const [nodeList, podList] = await Promise.all(["/api/v1/nodes", "/api/v1/pods"].map((path) => k8s(path).catch(() => ({ items: [] }))));
-    const pod = { group: "", version: "v1", resource: "pods", kind: "Pod", namespaced: true, verbs: [] }, node = { ...pod, resource: "nodes", kind: "Node", namespaced: false };
-    /** @param {any} it */
-    const card = (it) => {
-      const mine = podList.items.filter((/** @type {any} */ p) => p.spec.nodeName === it.metadata.name);
-      return h("section.card.nodecard", null, h("div.row.title", null, h("h2", null, h("a", { href: linkTo(it.metadata, node) }, it.metadata.name)), h("button.quiet", { onclick: () => drain(it.metadata.name) }, "Drain")),
-        h("p.dim", null, `${mine.length} pods${it.spec.unschedulable ? ", unschedulable" : ""}`),
-        h("ul.pods", null, mine.slice(0, 300).map((/** @type {any} */ p) => { const [tone, text] = health(p); return h("li", null, h("a.pod", { href: linkTo(p.metadata, pod), class: `pod ${tone}`, title: `${p.metadata.namespace}/${p.metadata.name}: ${text}` }, p.metadata.name)); })));
-    };
-    const waiting = podList.items.filter((/** @type {any} */ p) => !p.spec.nodeName);
-    replace(box, h("div.grid", null, nodeList.items.map(card)), waiting.length ? h("section.card", null, h("h2", null, "Waiting for a node"), h("ul.pods", null, waiting.slice(0, 300).map((/** @type {any} */ p) => h("li", null, h("a", { href: linkTo(p.metadata, pod), class: "pod warn" }, p.metadata.name))))) : null);
-  }
-  await show();
-  const timer = setInterval(() => { if (!document.hidden) show().catch(() => {}); }, 3000);
-  return { leave: () => clearInterval(timer) };
-}
+/** How many pods a node's card names; the others are counted. */
+const PODS_SHOWN = 60;
 
 /** @type {View} */
-export async function search(main, _path, query) {
+export function nodes(main) {
+  const box = h("div.grid"), waiting = h("section.card"), none = h("div.card.nothing", null, h("h2", null, "No nodes"), h("p.dim", null, "This cluster has no node that you may see."));
+  replace(main, h("h1", null, "Nodes and pods"), h("p.lead", null, "Where the pods run, and how they are."), box, waiting, none);
+  /** @param {string} name */
+  const drain = async (name) => {
+    if (!(await ask({ title: `Drain ${name}?`, text: "Its pods are evicted as their disruption budgets allow, and no new ones come.", act: "Drain", danger: true }))) return;
+    await attempt(() => drainNode(name), `Drained ${name}`);
+  };
+  const uncordon = (/** @type {string} */ name) => attempt(() => schedulable(name, true), `${name} takes pods again`);
+  /** @param {import("./objects.js").Item} it */
+  const chip = (it) => h("li", null, h("a", { href: linkTo(it, it.resource), class: `pod ${it.tone}`, title: `${it.namespace}/${it.name}: ${it.text}` }, it.name));
+  let shown = "";
+  async function show() {
+    const all = items(), pods = all.filter((it) => it.kind === "Pod" && !it.resource.group);
+    const cordoned = new Set((await k8s("/api/v1/nodes?fieldSelector=spec.unschedulable%3Dtrue").catch(() => ({ items: [] }))).items.map((/** @type {any} */ it) => it.metadata.name));
+    const byNode = Map.groupBy(pods, (it) => it.node);
+    const list = all.filter((it) => it.kind === "Node").sort((a, b) => (a.name < b.name ? -1 : 1));
+    const key = JSON.stringify([list.map((it) => [it.name, it.tone, cordoned.has(it.name)]), pods.map((it) => [it.name, it.node, it.tone])]);
+    if (key === shown) return;
+    shown = key;
+    const chips = (/** @type {import("./objects.js").Item[]} */ some) => {
+      const order = ["bad", "warn", "dim", "good"], sorted = [...some].sort((a, b) => order.indexOf(a.tone) - order.indexOf(b.tone) || (a.name < b.name ? -1 : 1));
+      return h("ul.pods", null, sorted.slice(0, PODS_SHOWN).map(chip), some.length > PODS_SHOWN ? h("li.dim", null, `and ${some.length - PODS_SHOWN} more`) : null);
+    };
+    replace(box, ...list.map((it) => {
+      const mine = byNode.get(it.name) ?? [], off = cordoned.has(it.name);
+      const acts = off ? h("button.quiet", { onclick: () => uncordon(it.name) }, "Uncordon") : h("button.quiet", { onclick: () => drain(it.name) }, "Drain");
+      return h("section.card.nodecard", null, h("div.row.title", null, h("h2", null, h("a", { href: linkTo({ name: it.name }, it.resource) }, it.name)), acts),
+        h("p.dim", null, h(`span.state.${it.tone}`, null, it.text), ` · ${mine.length} pods${off ? " · takes no new pods" : ""}`), chips(mine));
+    }));
+    const without = byNode.get("") ?? [];
+    waiting.hidden = !without.length;
+    none.hidden = list.length > 0;
+    replace(waiting, h("h2", null, "Waiting for a node"), chips(without));
+  }
+  waiting.hidden = none.hidden = true;
+  return { leave: keep(() => { show(); }) };
+}
+
+/** @param {string} name @param {boolean} may */
+const schedulable = (name, may) => k8s(`/api/v1/nodes/${encodeURIComponent(name)}`, { method: "PATCH", type: "application/merge-patch+json", body: JSON.stringify({ spec: { unschedulable: may ? null : true } }) });
+
+/** Evicts the pods of a node, but for those of DaemonSets, after it was made to take no more. @param {string} name */
+async function drainNode(name) {
+  await schedulable(name, false);
+  const pods = await list(`/api/v1/pods?fieldSelector=${encodeURIComponent(`spec.nodeName=${name}`)}`);
+  /** @type {string[]} */
+  const refused = [];
+  for (const pod of pods.filter((it) => it.metadata.ownerReferences?.every((/** @type {any} */ ref) => ref.kind !== "DaemonSet") ?? true)) {
+    const { name: podName, namespace } = pod.metadata;
+    const body = JSON.stringify({ apiVersion: "policy/v1", kind: "Eviction", metadata: { name: podName, namespace } });
+    await k8s(`/api/v1/namespaces/${namespace}/pods/${encodeURIComponent(podName)}/eviction`, { method: "POST", type: "application/json", body }).catch((error) => refused.push(`${podName}: ${error.message}`));
+  }
+  if (refused.length) throw new Error(`${refused.length} pods stay: ${refused[0]}`);
+}
+
+const METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/** @type {View} */
+export function search(main, _path, query) {
   const input = /** @type {HTMLInputElement} */ (h("input.search", { type: "search", placeholder: "A name, a kind, a label, a controller …", "aria-label": "Search", value: query.get("q") ?? "" }));
-  const box = h("div", { "aria-live": "polite" });
-  replace(main, h("h1", null, "Search"), input, box);
-  /** @type {any[]} */ let all = [];
+  const count = h("p.dim", { "aria-live": "polite" }), names = h("p.row");
+  const rows = table(["Kind", "Namespace", "Name"], (/** @type {any} */ it) => [it.resource.kind, it.namespace ?? "", { text: it.name, href: linkTo(it, it.resource) }], "Found", "Nothing has all of these words.");
+  replace(main, h("h1", null, "Search"), input, count, names, rows.element);
+  /** @type {{name: string, namespace?: string, resource: import("./api.js").Resource, text: string}[]} */ let all = [];
+  let ended = false;
   const find = () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     history.replaceState(null, "", `#/search?q=${encodeURIComponent(input.value)}`);
-    if (!words.length) return replace(box, h("p.dim", null, `${all.length} objects can be found.`));
+    rows.element.hidden = !words.length;
     const has = (/** @type {string} */ text) => words.every((word) => text.includes(word));
-    const found = all.filter((it) => has(it.text)), names = state.record.controllers.filter((it) => has(it.name.toLowerCase()));
-    replace(box, names.length ? h("p", null, names.map((it) => h("a.badge", { href: `#/timeline?controller=${encodeURIComponent(it.name)}` }, it.name))) : null,
-      table(["Kind", "Namespace", "Name"], found, (it) => [it.resource.kind, it.metadata.namespace ?? "", h("a", { href: linkTo(it.metadata, it.resource) }, it.metadata.name)], "Found"));
+    const found = words.length ? all.filter((it) => has(it.text)) : [], controllers = words.length ? state.record.controllers.filter((it) => has(it.name.toLowerCase())) : [];
+    setText(count, words.length ? `${found.length.toLocaleString("en")} objects` : `${all.length.toLocaleString("en")} objects can be found.`);
+    replace(names, ...controllers.slice(0, 20).map((it) => h("a.badge.plain", { href: `#/timeline?controller=${encodeURIComponent(it.name)}` }, it.name)));
+    rows.update(found);
   };
-  let timer = 0;
-  input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(find, 40); });
+  input.addEventListener("input", find);
   input.focus();
   find();
-  if (state.session?.cluster !== false) {
-    const meta = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-    const lists = await Promise.all((await discover()).map((it) => k8s(pathOf(it, undefined), { accept: meta }).then((list) => list.items.map((/** @type {any} */ item) => ({ ...item, resource: it })), () => [])));
-    all = lists.flat().map((it) => ({ ...it, text: `${it.resource.kind} ${it.metadata.namespace ?? ""} ${it.metadata.name} ${Object.entries(it.metadata.labels ?? {}).join(" ").replaceAll(",", "=")}`.toLowerCase() }));
+  const read = async () => {
+    for (const resource of await discover()) {
+      const some = await list(pathOf(resource, undefined), METADATA).catch(() => []);
+      if (ended) return;
+      all.push(...some.map(({ metadata: { name, namespace, labels } }) => ({ name, namespace, resource, text: `${resource.kind} ${namespace ?? ""} ${name} ${Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`).join(" ")}`.toLowerCase() })));
+    }
     find();
-  }
-  return {};
+  };
+  read();
+  return { leave: () => { ended = true; } };
 }

@@ -16,6 +16,7 @@
 mod acts;
 mod answer;
 mod assets;
+pub mod evidence;
 mod origin;
 mod server;
 mod session;
@@ -24,4 +25,4 @@ mod source;
 pub use assets::page_files;
 pub use server::{Dashboard, DashboardError};
 pub use session::SESSION_MAX;
-pub use source::Source;
+pub use source::{Feed, Operator, Source};

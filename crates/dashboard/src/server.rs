@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use evenkeel_cluster::User;
+use evenkeel_record::Key;
 use futures::StreamExt as _;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
@@ -15,6 +16,8 @@ use http_body_util::{BodyExt as _, BodyStream, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use kube::Client;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -23,6 +26,7 @@ use tokio::time::Instant;
 
 use crate::acts::Act;
 use crate::answer::{self, Body};
+use crate::evidence::{self, Found, Kind};
 use crate::session::{Session, Sessions};
 use crate::source::Source;
 use crate::{assets, origin};
@@ -39,8 +43,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many connections are served at once; others wait. A browser opens six for each of its windows.
 const CONNECTIONS_MAX: usize = 256;
 
-/// How often new entries are sent to the clients that follow the record.
-const NEWS_PERIOD: Duration = Duration::from_millis(500);
+/// How long the kinds that a cluster serves are remembered.
+const KINDS_MAX_AGE: Duration = Duration::from_secs(10);
 
 /// How often the token of a session is authenticated again.
 const CHECK_PERIOD: Duration = Duration::from_secs(60);
@@ -85,6 +89,17 @@ struct Shared {
     address: SocketAddr,
     source: Source,
     sessions: Sessions,
+    /// The kinds that the cluster serves, and when they were read.
+    kinds: Mutex<Option<(Instant, Arc<Vec<Kind>>)>>,
+}
+
+/// The object that a page wants to be explained.
+#[derive(Deserialize)]
+struct Asked {
+    /// The kind, or the plural with its group.
+    kind: String,
+    namespace: Option<String>,
+    name: String,
 }
 
 /// The body of a login request: a bearer token, or the code of a one-time link.
@@ -107,7 +122,8 @@ impl Dashboard {
         let bind = |source| DashboardError::Bind { address, source };
         let listener = TcpListener::bind(address).await.map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
-        Ok(Self { listener, shared: Arc::new(Shared { address, source, sessions: Sessions::new() }) })
+        let shared = Shared { address, source, sessions: Sessions::new(), kinds: Mutex::default() };
+        Ok(Self { listener, shared: Arc::new(shared) })
     }
 
     /// The URL of the page, which asks for a token to log in.
@@ -195,6 +211,7 @@ impl Shared {
             (&Method::GET, "/record") => self.record(&session).await,
             (&Method::GET, "/record/stream") => self.follow(id, session).await,
             (&Method::POST, "/act") => self.act(&session, body).await,
+            (&Method::POST, "/why") => self.why(&session, body).await,
             _ => match path.strip_prefix("/k8s") {
                 Some(rest) if rest.starts_with('/') => forward(&session, head, rest, body).await,
                 _ => answer::refused(StatusCode::NOT_FOUND, "not found"),
@@ -239,8 +256,8 @@ impl Shared {
                 "the token or link is invalid, expired or already used",
             );
         };
-        let client = self.source.client_as(&user);
-        let session = Session::new(user, client, token.map(|token| token.trim().into()));
+        let clients = [self.source.client_as(&user), self.source.quiet_client_as(&user)];
+        let session = Session::new(user, clients, token.map(|token| token.trim().into()));
         let mut answer = answer::json(&json!({}));
         if let Ok(cookie) = self.sessions.begin(session).parse() {
             answer.headers_mut().insert(header::SET_COOKIE, cookie);
@@ -250,13 +267,14 @@ impl Shared {
 
     async fn describe(&self, session: &Session) -> Response<Body> {
         let left = session.expires.saturating_duration_since(Instant::now());
-        let client = session.client.as_ref();
+        let client = session.quiet.as_ref();
         let operators = self.source.cluster().map(|cluster| cluster.operators()).unwrap_or_default();
         answer::json(&json!({
             "user": session.user.name,
             "groups": session.user.groups,
             "endsInSeconds": left.as_secs(),
             "cluster": session.client.is_some(),
+            "saved": matches!(self.source, Source::Record(_)),
             "mayReadRecord": self.source.allows(client, "get").await,
             "mayAct": client.is_some() && self.source.allows(client, "post").await,
             "operators": operators,
@@ -264,39 +282,83 @@ impl Shared {
     }
 
     async fn record(&self, session: &Session) -> Response<Body> {
-        if !self.source.allows(session.client.as_ref(), "get").await {
+        if !self.source.allows(session.quiet.as_ref(), "get").await {
             return answer::refused(StatusCode::FORBIDDEN, "your user may not `get` /debug/evenkeel");
         }
-        answer::bytes(StatusCode::OK, "application/json", self.source.record().to_json())
+        answer::bytes(StatusCode::OK, "application/json", self.source.record().await.to_json())
     }
 
-    /// Streams new entries of the record as server-sent events. The data of each event is a record with only the new
-    /// entries. The stream ends with the session, or when the user may no longer read the record.
+    /// Streams the record as server-sent events. The data of the first event is the whole record, that of each later one
+    /// has only the new entries. The stream ends with the session, or when the user may no longer read the record.
     async fn follow(self: Arc<Self>, id: String, session: Session) -> Response<Body> {
-        if !self.source.allows(session.client.as_ref(), "get").await {
+        if !self.source.allows(session.quiet.as_ref(), "get").await {
             return answer::refused(StatusCode::FORBIDDEN, "your user may not `get` /debug/evenkeel");
         }
-        let Some(cluster) = self.source.cluster() else {
+        let Some(records) = self.source.follow() else {
             return answer::refused(StatusCode::NOT_FOUND, "a saved record cannot be followed");
         };
-        let follower = cluster.follow_record();
         let of = session.clone();
-        let start = (self, id, session, follower, Instant::now());
-        let news = futures::stream::unfold(start, |(shared, id, session, mut follower, seen)| async move {
-            tokio::time::sleep(NEWS_PERIOD).await;
+        let start = (self, id, session, records, Instant::now());
+        let news = futures::stream::unfold(start, |(shared, id, session, mut records, seen)| async move {
+            let record = records.next().await?;
             let due = seen.elapsed() > CHECK_PERIOD;
             if due {
                 let good = shared.is_still_good(&id, &session).await;
-                if !good || !shared.source.allows(session.client.as_ref(), "get").await {
+                if !good || !shared.source.allows(session.quiet.as_ref(), "get").await {
                     return None;
                 }
             }
-            let event = Bytes::from(format!("data: {}\n\n", follower.news().to_json()));
+            let event = Bytes::from(format!("data: {}\n\n", record.to_json()));
             let seen = if due { Instant::now() } else { seen };
-            Some((Ok::<_, BoxError>(Frame::data(event)), (shared, id, session, follower, seen)))
+            Some((Ok::<_, BoxError>(Frame::data(event)), (shared, id, session, records, seen)))
         });
         let body = until_over(of, StreamBody::new(news).boxed_unsync());
         answer::stream(StatusCode::OK, "text/event-stream", body)
+    }
+
+    /// Explains an object in one line, from the record if the user may read it, and from what the user may read of the
+    /// cluster.
+    async fn why(&self, session: &Session, body: Incoming) -> Response<Body> {
+        let asked =
+            read(body, LOGIN_MAX_BYTES).await.and_then(|bytes| serde_json::from_slice::<Asked>(&bytes).ok());
+        let Some(Asked { kind, namespace, name }) = asked else {
+            return answer::refused(StatusCode::BAD_REQUEST, "name a kind and an object");
+        };
+        let client = session.quiet.as_ref();
+        let record = match self.source.allows(client, "get").await {
+            true => Some(self.source.record().await),
+            false => None,
+        };
+        let key = Key { kind, namespace, name };
+        let (key, found) = match client {
+            Some(client) => self.evidence(client, key).await,
+            None => (key, Found::default()),
+        };
+        let why = found.why(&key, record.as_deref());
+        answer::json(
+            &json!({ "line": why.line, "reason": why.reason.word(), "problem": why.reason.is_problem() }),
+        )
+    }
+
+    /// Finds what explains an object. What the user may not read is left out.
+    async fn evidence(&self, client: &Client, key: Key) -> (Key, Found) {
+        let kinds = self.kinds(client).await;
+        let Some(kind) = evidence::called(&kinds, &key.kind) else { return (key, Found::default()) };
+        let key = evidence::canonical(&key, kind);
+        let found = evidence::find(client, &kinds, kind, &key).await.unwrap_or_default();
+        (key, found)
+    }
+
+    /// The kinds that the cluster serves, as of some seconds ago at most.
+    async fn kinds(&self, client: &Client) -> Arc<Vec<Kind>> {
+        if let Some((at, kinds)) = &*self.kinds.lock()
+            && at.elapsed() < KINDS_MAX_AGE
+        {
+            return kinds.clone();
+        }
+        let kinds = Arc::new(evidence::kinds(client).await.unwrap_or_default());
+        *self.kinds.lock() = Some((Instant::now(), kinds.clone()));
+        kinds
     }
 
     async fn act(&self, session: &Session, body: Incoming) -> Response<Body> {
@@ -339,7 +401,9 @@ fn until_over(session: Session, body: Body) -> Body {
 
 /// Sends a request to the API server as the user of the session.
 async fn forward(session: &Session, head: Parts, path: &str, body: Incoming) -> Response<Body> {
-    let Some(client) = &session.client else {
+    // What the page reads is not part of what it shows.
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    let Some(client) = (if is_read { &session.quiet } else { &session.client }) else {
         return answer::refused(
             StatusCode::NOT_FOUND,
             "this dashboard shows a saved record, without a cluster",

@@ -30,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) user: User,
     /// A client that acts as the user, or `None` if there is no cluster.
     pub(crate) client: Option<Client>,
+    /// A client that acts as the user, and whose requests are not recorded: for what the page reads.
+    pub(crate) quiet: Option<Client>,
     /// The token that was used to log in, which is authenticated again periodically. `None` after a one-time link.
     pub(crate) token: Option<Arc<str>>,
     pub(crate) expires: Instant,
@@ -40,10 +42,10 @@ pub(crate) struct Session {
 
 impl Session {
     /// A session that begins now.
-    pub(crate) fn new(user: User, client: Option<Client>, token: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(user: User, [client, quiet]: [Option<Client>; 2], token: Option<Arc<str>>) -> Self {
         let now = Instant::now();
         let (ended, _) = watch::channel(false);
-        Self { user, client, token, expires: now + SESSION_MAX, checked: now, ended }
+        Self { user, client, quiet, token, expires: now + SESSION_MAX, checked: now, ended }
     }
 
     /// Returns when the session is over: by a logout, because its token is not good any more, or by time.
@@ -154,7 +156,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_after_its_time() {
         let sessions = Sessions::new();
-        let session = Session::new(User::new("a", ["b"]), None, None);
+        let session = Session::new(User::new("a", ["b"]), [None, None], None);
         let cookie = sessions.begin(session);
         assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
         let mut headers = HeaderMap::new();
@@ -168,7 +170,7 @@ mod tests {
     async fn what_waits_for_the_end_of_a_session_hears_of_each() {
         let sessions = Sessions::new();
         let begin = || {
-            let session = Session::new(User::new("a", ["b"]), None, None);
+            let session = Session::new(User::new("a", ["b"]), [None, None], None);
             let cookie = sessions.begin(session.clone());
             let id = cookie.split(['=', ';']).nth(1).unwrap().to_owned();
             (id, session.over())

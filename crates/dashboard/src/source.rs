@@ -1,9 +1,11 @@
-//! The source of the page's data: an embedded cluster, or a saved record.
+//! The source of the page's data: an embedded cluster, a running operator, or a saved record.
 
 use std::sync::Arc;
 
-use evenkeel_cluster::{Cluster, User};
+use evenkeel_cluster::{Cluster, RECORD_PATH, User};
 use evenkeel_record::Record;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -12,30 +14,57 @@ use serde_json::{Value, json};
 pub enum Source {
     /// A cluster in this process.
     Cluster(Cluster),
+    /// An operator that runs elsewhere, and its cluster.
+    Operator(Operator),
     /// A saved record, without a cluster.
     Record(Arc<Record>),
 }
 
-/// The non-resource path that RBAC checks before a user may read the record (`get`) or act on the cluster (`post`).
-const PATH: &str = "/debug/evenkeel";
+/// An operator that runs elsewhere. Only the one-time link logs in, and whoever uses it acts as the user of the client.
+#[derive(Clone)]
+pub struct Operator {
+    /// The client for the cluster, if there is one.
+    pub client: Option<Client>,
+    /// The operator's record.
+    pub feed: Arc<dyn Feed>,
+}
+
+/// A record that is followed as it grows.
+pub trait Feed: Send + Sync {
+    /// Follows the record from its beginning: the first item is the whole record, each later one has what is new. The
+    /// stream ends when the operator is lost.
+    fn follow(&self) -> BoxStream<'static, Record>;
+}
 
 impl Source {
-    /// The cluster, if there is one.
+    /// The cluster in this process, if there is one.
     pub(crate) fn cluster(&self) -> Option<&Cluster> {
         match self {
             Self::Cluster(cluster) => Some(cluster),
-            Self::Record(_) => None,
+            Self::Operator(_) | Self::Record(_) => None,
         }
     }
 
     /// A client that acts as this user.
     pub(crate) fn client_as(&self, user: &User) -> Option<Client> {
-        Some(self.cluster()?.acting_as(user.clone()).client())
+        match self {
+            Self::Cluster(cluster) => Some(cluster.acting_as(user.clone()).client()),
+            Self::Operator(operator) => operator.client.clone(),
+            Self::Record(_) => None,
+        }
+    }
+
+    /// A client that acts as this user, and whose requests the page does not show: they are its own.
+    pub(crate) fn quiet_client_as(&self, user: &User) -> Option<Client> {
+        match self {
+            Self::Cluster(cluster) => Some(cluster.acting_as(user.clone()).quiet_client()),
+            Self::Operator(_) | Self::Record(_) => self.client_as(user),
+        }
     }
 
     /// Returns the user of a bearer token, or `None` if the token is not accepted.
     pub(crate) async fn authenticate(&self, token: &str) -> Option<User> {
-        let client = self.cluster()?.client();
+        let client = self.cluster()?.quiet_client();
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
         });
@@ -50,20 +79,35 @@ impl Source {
 
     /// Whether the user of this client may use this verb on the record's path.
     pub(crate) async fn allows(&self, client: Option<&Client>, verb: &str) -> bool {
-        let Some(client) = client else { return matches!(self, Self::Record(_)) };
+        match self {
+            Self::Cluster(_) => {}
+            // The operator has let this process read its record.
+            Self::Operator(_) | Self::Record(_) => return verb == "get",
+        }
+        let Some(client) = client else { return false };
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-            "spec": {"nonResourceAttributes": {"path": PATH, "verb": verb}},
+            "spec": {"nonResourceAttributes": {"path": RECORD_PATH, "verb": verb}},
         });
         let answer = post(client, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await;
         answer.is_some_and(|answer| answer["status"]["allowed"] == true)
     }
 
     /// The whole record.
-    pub(crate) fn record(&self) -> Arc<Record> {
+    pub(crate) async fn record(&self) -> Arc<Record> {
         match self {
             Self::Cluster(cluster) => Arc::new(cluster.record()),
+            Self::Operator(operator) => Arc::new(operator.feed.follow().next().await.unwrap_or_default()),
             Self::Record(record) => record.clone(),
+        }
+    }
+
+    /// Follows the record from its beginning. `None` for a saved record, which does not grow.
+    pub(crate) fn follow(&self) -> Option<BoxStream<'static, Record>> {
+        match self {
+            Self::Cluster(cluster) => Some(cluster.follow_whole_record().stream().boxed()),
+            Self::Operator(operator) => Some(operator.feed.follow()),
+            Self::Record(_) => None,
         }
     }
 }

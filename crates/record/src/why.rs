@@ -1,15 +1,17 @@
 //! `why`: explains in one line why an object is in its current state, from a record and the objects of the cluster.
 
 mod objects;
+mod refused;
 
 use serde_json::Value;
 
-use crate::entry::{Outcome, Reconcile, Sent};
+use crate::entry::Reconcile;
 use crate::questions::{Loop, loops};
-use crate::record::{Key, Record, WatchState};
+use crate::record::{Key, Record, Watch, WatchState};
 use crate::text::duration;
 
-use objects::{Finalizing, first_false_condition, unready_pod};
+use objects::{Finalizing, bad_condition, ending_namespace, ending_pod, name_of, pending, unready_pod};
+use refused::{refused, tries};
 
 /// What `why` may use to explain an object.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +22,10 @@ pub struct Evidence<'a> {
     pub object: Option<&'a Value>,
     /// The objects that the object owns, directly or indirectly.
     pub descendants: &'a [Value],
+    /// The Events of type `Warning` about the object and its descendants.
+    pub events: &'a [Value],
+    /// The owners that the object names and that do not exist, such as `Site web`.
+    pub missing_owners: &'a [String],
 }
 
 /// Why an object is in its current state.
@@ -39,17 +45,23 @@ pub enum Reason {
     Loop,
     /// The API server forbids a request of the controller.
     Forbidden,
-    /// A webhook denies a write of the controller.
+    /// A webhook or an admission policy denies a write of the controller, or a webhook cannot be called.
     Webhook,
+    /// Admission refuses a write of the controller: by a quota, limits, pod security, or a terminating namespace.
+    Refused,
+    /// Another client writes the same object, so that writes of the controller conflict.
+    Conflict,
     /// The object is being deleted, and a finalizer blocks the deletion.
     Finalizer,
     /// Reconciles fail for another reason.
     Failing,
     /// A watch of the controller fails.
     Watch,
+    /// The object names an owner that does not exist.
+    Owner,
     /// A pod of the object is not ready.
     Pod,
-    /// A condition of the object is false.
+    /// A condition of the object, or of an object that it owns, is bad.
     Condition,
     /// There is no such object.
     Missing,
@@ -59,16 +71,44 @@ pub enum Reason {
     Fine,
 }
 
+impl Reason {
+    /// Whether the reason is a problem.
+    pub fn is_problem(self) -> bool {
+        !matches!(self, Self::Missing | Self::Unseen | Self::Fine)
+    }
+
+    /// The reason as one lower-case word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Loop => "loop",
+            Self::Forbidden => "forbidden",
+            Self::Webhook => "webhook",
+            Self::Refused => "refused",
+            Self::Conflict => "conflict",
+            Self::Finalizer => "finalizer",
+            Self::Failing => "failing",
+            Self::Watch => "watch",
+            Self::Owner => "owner",
+            Self::Pod => "pod",
+            Self::Condition => "condition",
+            Self::Missing => "missing",
+            Self::Unseen => "unseen",
+            Self::Fine => "fine",
+        }
+    }
+}
+
 /// Explains in one line why an object is in its current state.
 pub fn why(key: &Key, evidence: Evidence<'_>) -> Why {
     let last = evidence.record.and_then(|record| last_of(record, key));
     None.or_else(|| looping(key, evidence))
-        .or_else(|| last.and_then(|last| refused(key, last)))
+        .or_else(|| last.and_then(|last| refused(key, last, evidence.record)))
         .or_else(|| finalizing(evidence, last))
         .or_else(|| last.and_then(failing))
-        .or_else(|| watch_failing(evidence, last))
+        .or_else(|| watch_failing(key, evidence, last))
+        .or_else(|| owner_missing(evidence))
         .or_else(|| pod_unready(evidence))
-        .or_else(|| condition_false(evidence))
+        .or_else(|| condition_bad(evidence))
         .unwrap_or_else(|| at_rest(key, evidence, last))
 }
 
@@ -91,65 +131,23 @@ fn looping(key: &Key, evidence: Evidence<'_>) -> Option<Why> {
     said(Reason::Loop, found.to_string())
 }
 
-/// Explains a request of the last reconcile that was forbidden, or that a webhook denied.
-fn refused(key: &Key, last: &Reconcile) -> Option<Why> {
-    if !last.outcome.is_failure() {
-        return None;
-    }
-    let error = last.error.as_deref().unwrap_or_default();
-    let sent = last.requests.iter().rev().find(|sent| sent.code >= 400 && sent.code != 404);
-    let by = &last.controller;
-    let tries = tries(last);
-    if let Some(sent) = sent.filter(|sent| sent.code == 403 && !is_denial(error)) {
-        let (verb, resource) = (rbac_verb(sent), rbac_resource(sent));
-        let place = place(&sent.namespace);
-        let line = format!("{by} may not {verb} {resource}{place}: give its role this rule ({tries})");
-        return said(Reason::Forbidden, line);
-    }
-    let denial = error.find("admission webhook").or_else(|| error.find("ValidatingAdmissionPolicy"));
-    let what = sent.map_or_else(|| format!("a write for {key}"), Sent::summary);
-    denial
-        .and_then(|at| said(Reason::Webhook, format!("{by} is refused `{what}`: {} ({tries})", &error[at..])))
-}
-
-fn is_denial(error: &str) -> bool {
-    error.contains("denied the request")
-}
-
-fn rbac_verb(sent: &Sent) -> &str {
-    match sent.verb.as_str() {
-        "apply" => "patch",
-        verb => verb,
-    }
-}
-
-fn rbac_resource(sent: &Sent) -> String {
-    let group = if sent.group.is_empty() { String::new() } else { format!(".{}", sent.group) };
-    match sent.subresource.as_str() {
-        "" => format!("{}{group}", sent.resource),
-        subresource => format!("{}{group}/{subresource}", sent.resource),
-    }
-}
-
-fn place(namespace: &Option<String>) -> String {
-    namespace.as_deref().map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default()
-}
-
-/// Says how often the last reconcile was attempted, and when the next attempt is.
-fn tries(last: &Reconcile) -> String {
-    let times = last.attempts();
-    let tried = if times == 1 { "tried once".to_owned() } else { format!("tried {times} times") };
-    match (last.outcome, last.again) {
-        (Outcome::FailedForGood, _) => format!("{tried}, not tried again"),
-        (_, Some(again)) => format!("{tried}, next in {}", duration(again)),
-        _ => tried,
-    }
-}
-
 fn finalizing(evidence: Evidence<'_>, last: Option<&Reconcile>) -> Option<Why> {
-    let Finalizing { since, finalizers } = Finalizing::of(evidence.object?)?;
+    let object = evidence.object?;
+    if let Some(why) = ending_namespace(object).or_else(|| ending_pod(object)) {
+        return said(Reason::Finalizer, why);
+    }
+    let Finalizing { since, finalizers } = Finalizing::of(object)?;
     let held = finalizers.join(", ");
     let line = format!("deletion, asked for at {since}, waits for the finalizer {held}");
+    // The garbage collector removes this finalizer when the object's dependents are gone.
+    if finalizers == ["foregroundDeletion"] {
+        let names: Vec<String> = evidence.descendants.iter().take(3).map(name_of).collect();
+        let waits = match names.as_slice() {
+            [] => "the garbage collector removes it once the object's dependents are gone".to_owned(),
+            names => format!("the garbage collector waits for the end of {}", names.join(", ")),
+        };
+        return said(Reason::Finalizer, format!("{line}: {waits}"));
+    }
     let why = match last {
         Some(last) if last.outcome.is_failure() => {
             let error = last.error.as_deref().unwrap_or("unknown");
@@ -167,9 +165,14 @@ fn failing(last: &Reconcile) -> Option<Why> {
     if !last.outcome.is_failure() {
         return None;
     }
-    let error = last.error.as_deref().unwrap_or("unknown");
+    let error = brief(last.error.as_deref().unwrap_or("unknown"));
     let advice = advice(error);
     said(Reason::Failing, format!("{} fails: {error}{advice} ({})", last.controller, tries(last)))
+}
+
+/// An error without the whole answer of the API server, which `kube` prints after its message.
+fn brief(error: &str) -> &str {
+    error.split(" (Status {").next().unwrap_or(error).trim_start_matches("ApiError: ")
 }
 
 /// What to do about an error, after a colon; empty if the error says it itself or nobody knows.
@@ -182,13 +185,19 @@ pub fn advice(error: &str) -> &'static str {
     if error.contains(" is forbidden: User ") {
         return ": give its role this rule";
     }
+    if error.contains("disruption budget") {
+        return ": a PodDisruptionBudget allows no eviction now";
+    }
     ""
 }
 
 /// Explains a failing watch: the controller then does not reconcile the object, or reconciles it from an old view.
-fn watch_failing(evidence: Evidence<'_>, last: Option<&Reconcile>) -> Option<Why> {
-    let watches = &evidence.record?.watches;
-    let failing = watches.iter().find(|watch| watch.state == WatchState::Failing)?;
+fn watch_failing(key: &Key, evidence: Evidence<'_>, last: Option<&Reconcile>) -> Option<Why> {
+    let record = evidence.record?;
+    let failing = record
+        .watches
+        .iter()
+        .find(|watch| watch.state == WatchState::Failing && concerns(watch, key, record, last))?;
     let error = failing.error.as_deref().unwrap_or("unknown");
     let effect = match last {
         Some(_) => "the controller works on an old view",
@@ -198,15 +207,53 @@ fn watch_failing(evidence: Evidence<'_>, last: Option<&Reconcile>) -> Option<Why
     said(reason, format!("the watch of {} fails, and {effect}: {error}{}", failing.source, advice(error)))
 }
 
+/// Whether a watch belongs to an operator that reconciles this object. In the record of one operator, all watches do.
+fn concerns(watch: &Watch, key: &Key, record: &Record, last: Option<&Reconcile>) -> bool {
+    let reconciles = |controller: &crate::Controller| {
+        controller.operator == watch.operator && last.is_some_and(|last| last.controller == controller.name)
+    };
+    // A controller that waits for its caches is not among those that run.
+    let watches = |other: &Watch| {
+        let kind = other.source.split('.').next().unwrap_or_default();
+        other.operator == watch.operator && kind.eq_ignore_ascii_case(&key.kind)
+    };
+    watch.operator.is_empty()
+        || record.controllers.iter().any(reconciles)
+        || record.watches.iter().any(watches)
+}
+
+fn owner_missing(evidence: Evidence<'_>) -> Option<Why> {
+    let owner = evidence.missing_owners.first()?;
+    let line = format!(
+        "its owner {owner} does not exist, or is in another namespace: the garbage collector deletes an object whose owners are all gone"
+    );
+    said(Reason::Owner, line)
+}
+
 fn pod_unready(evidence: Evidence<'_>) -> Option<Why> {
     let object = evidence.object.into_iter().chain(evidence.descendants);
-    let (pod, why) = object.filter_map(unready_pod).next()?;
+    let (pod, why) = object.filter_map(|object| unready_pod(object, evidence.events)).next()?;
     said(Reason::Pod, format!("waits for the pod {pod}, which is not ready: {why}"))
 }
 
-fn condition_false(evidence: Evidence<'_>) -> Option<Why> {
-    let (condition, why) = first_false_condition(evidence.object?)?;
-    said(Reason::Condition, format!("its condition {condition} is not true: {why}"))
+/// Explains a bad condition. A condition of the object itself may only repeat what one of its descendants says in full.
+fn condition_bad(evidence: Evidence<'_>) -> Option<Why> {
+    let own = || {
+        let (condition, why) = bad_condition(evidence.object?)?;
+        said(Reason::Condition, format!("its condition {condition}: {why}"))
+    };
+    let of_descendants = || {
+        let found = evidence.descendants.iter().find_map(|object| {
+            let (condition, why) = bad_condition(object)?;
+            Some(format!("waits for {}, whose condition {condition}: {why}", name_of(object)))
+        })?;
+        said(Reason::Condition, found)
+    };
+    let unbound = || {
+        let mut objects = evidence.object.into_iter().chain(evidence.descendants);
+        said(Reason::Condition, objects.find_map(|object| pending(object, evidence.events))?)
+    };
+    of_descendants().or_else(own).or_else(unbound)
 }
 
 fn at_rest(key: &Key, evidence: Evidence<'_>, last: Option<&Reconcile>) -> Why {

@@ -100,7 +100,7 @@ impl Ctx<()> {
             attempt: item.requeues,
             behind,
             owner: nobody(),
-            tally: Arc::default(),
+            tally: Arc::new(Mutex::new(Tally::new(scope.records))),
             scope,
         };
         let state = inner.scope.no_state.clone();

@@ -365,7 +365,9 @@ async fn primary<K: Object, S>(
         Some(informer) if !ctx.is_behind() => {
             let found = informer.get(ctx.request());
             if let Some(version) = found.as_ref().and_then(|found| found.meta().resource_version.as_deref()) {
-                ctx.inner.tally.lock().notes.revision = version.parse().unwrap_or_default();
+                if let Some(notes) = ctx.inner.tally.lock().recorded() {
+                    notes.revision = version.parse().unwrap_or_default();
+                }
             }
             Ok(found)
         }

@@ -179,6 +179,11 @@ impl Flight {
         micros(at.saturating_duration_since(self.inner.start))
     }
 
+    /// Whether reconciles are recorded: with a limit of no bytes they are not.
+    pub(crate) fn is_on(&self) -> bool {
+        self.inner.bytes_max.load(Ordering::Relaxed) > 0
+    }
+
     pub(crate) fn set_bytes_max(&self, bytes: usize) {
         self.inner.bytes_max.store(bytes, Ordering::Relaxed);
         self.share();

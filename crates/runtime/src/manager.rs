@@ -339,7 +339,8 @@ impl Manager {
     }
 
     /// Sets how many bytes the flight recorder may use, instead of [`FLIGHT_BYTES`](crate::flight::FLIGHT_BYTES). The
-    /// workers of all controllers get equal shares of at least 64 KiB each.
+    /// workers of all controllers get equal shares of at least 64 KiB each. With 0, no reconcile is recorded; that is
+    /// decided when a controller starts.
     pub fn flight_bytes(self, bytes: usize) -> Self {
         self.flight.set_bytes_max(bytes);
         self

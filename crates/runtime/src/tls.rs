@@ -19,6 +19,8 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
+#[cfg(feature = "secured-server")]
+pub(crate) use connection::Content;
 pub(crate) use connection::serve;
 pub(crate) use folder::keep as keep_folder;
 pub(crate) use issue::{Validity, issue};

@@ -15,6 +15,9 @@ use evenkeel::observe::Stage;
 /// The name of the demo's own client, which acts as a user.
 const CLIENT: &str = "client";
 
+/// The name of kubectl, with which users try the demo.
+const KUBECTL: &str = "kubectl";
+
 /// A line about one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
@@ -66,7 +69,7 @@ fn of_review(at: Duration, call: &Exchange) -> Option<Line> {
 /// Returns the line about a refused write of a user.
 fn of_refusal(at: Duration, exchange: &Exchange) -> Option<Line> {
     let Outcome::Answered { status: status @ 400..500, .. } = exchange.outcome else { return None };
-    let write = &*exchange.by == CLIENT && exchange.method != "GET";
+    let write = matches!(&*exchange.by, CLIENT | KUBECTL) && exchange.method != "GET";
     let text = format!("{} → {status}", exchange.summary());
     write.then(|| Line { at, station: "refused", by: "you".into(), text })
 }
@@ -78,7 +81,7 @@ fn of_request(at: Duration, exchange: &Exchange, operators: &[&str]) -> Option<L
     }
     let Outcome::Answered { status, wrote: Some(revision), .. } = exchange.outcome else { return None };
     let role = match &*exchange.by {
-        CLIENT => Role::User,
+        CLIENT | KUBECTL => Role::User,
         by if operators.contains(&by) => Role::Operator,
         _ => Role::Builtin,
     };

@@ -1,4 +1,4 @@
-//! Reads a record from a file, from the address of an operator, or through the API server from a Service.
+//! Where a record comes from: a file, the address of an operator, a Service, or what the kubeconfig's cluster has.
 
 use std::path::{Path, PathBuf};
 
@@ -8,28 +8,31 @@ use evenkeel::kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use evenkeel::kube::{Client, Config};
 use evenkeel::kubeconfig::without_quotes;
 use evenkeel_record::Record;
+use jiff::Timestamp;
+use secrecy::ExposeSecret as _;
 
+use super::operator::Operator;
+use super::services;
 use crate::hint::Hinted;
-
-/// The path at which an operator serves its record.
-const PATH: &str = "/debug/evenkeel";
 
 const NAME_A_SOURCE: &str = "name the operator with --address URL, or its Service with --operator NAMESPACE/NAME:PORT, or a saved record with --record FILE";
 
 /// The flags that say which record to read.
 #[derive(Debug, Args)]
-pub(super) struct SourceFlags {
-    /// Read a saved record.
+pub(crate) struct SourceFlags {
+    /// Read a saved record [default: ask the kubeconfig's API server, which is the operators' if it is that of `evenkeel
+    /// up` or `evenkeel demo`, and all operators whose Service ends with `-metrics` and has a port `https`].
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Ask the operator at this address, such as https://127.0.0.1:8443.
     #[arg(long, value_name = "URL", conflicts_with = "record")]
     address: Option<String>,
-    /// Ask the operator behind this Service, through the proxy of the kubeconfig's API server, if it has one.
+    /// Ask the operator behind this Service, through the proxy of the kubeconfig's API server.
     #[arg(long, value_name = "NAMESPACE/NAME:PORT", conflicts_with_all = ["record", "address"])]
     operator: Option<String>,
-    /// A file with the bearer token for --address.
-    #[arg(long, value_name = "FILE", requires = "address")]
+    /// A file with the bearer token for the operator [default: the token of the kubeconfig's user, or else a token of the
+    /// operator's own ServiceAccount, valid for ten minutes].
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
     token_file: Option<PathBuf>,
     /// Do not verify the certificate at --address.
     #[arg(long, requires = "address")]
@@ -39,48 +42,136 @@ pub(super) struct SourceFlags {
     kubeconfig: Option<PathBuf>,
 }
 
+/// The cluster of a kubeconfig.
+#[derive(Clone)]
+pub(crate) struct Kube {
+    pub(crate) client: Client,
+    /// The bearer token of the kubeconfig's user, if it has one.
+    token: Option<String>,
+}
+
 impl SourceFlags {
-    /// Whether a source for the record is given.
+    /// Whether the user has named a source.
     pub(super) fn is_given(&self) -> bool {
         self.record.is_some() || self.address.is_some() || self.operator.is_some()
     }
 
-    /// Reads the record.
-    pub(super) async fn record(&self) -> anyhow::Result<Record> {
-        let bytes = match (&self.record, &self.address, &self.operator) {
-            (Some(path), _, _) => return read(path),
-            (_, Some(address), _) => get(&self.client_at(address)?, PATH).await?,
-            (_, _, Some(operator)) => get(&self.client().await?, &proxy_path(operator)?).await?,
-            _ => return None.context(Hinted::new("no operator is given", NAME_A_SOURCE)),
-        };
-        Ok(Record::read(bytes.as_bytes())?)
+    /// The file of a saved record, if the user has named one.
+    pub(crate) fn saved(&self) -> Option<&PathBuf> {
+        self.record.as_ref()
     }
 
-    fn client_at(&self, address: &str) -> anyhow::Result<Client> {
+    /// Finds the first operator that gives its record.
+    pub(crate) async fn first_operator(&self) -> anyhow::Result<Operator> {
+        let mut refusals = Vec::new();
+        for operator in self.operators().await? {
+            match operator.record().await {
+                Ok(_) => return Ok(operator),
+                Err(error) => refusals.push(format!("{}: {error:#}", operator.name)),
+            }
+        }
+        Err(refused(&refusals))
+    }
+
+    /// Reads the record.
+    pub(super) async fn record(&self) -> anyhow::Result<Record> {
+        if let Some(path) = &self.record {
+            return read(path);
+        }
+        let operators = self.operators().await?;
+        let (mut records, mut refusals) = (Vec::new(), Vec::new());
+        for operator in operators {
+            match operator.record().await {
+                Ok(record) => records.push(record),
+                Err(error) => refusals.push(format!("{}: {error:#}", operator.name)),
+            }
+        }
+        match records.is_empty() {
+            true => Err(refused(&refusals)),
+            false => Ok(joined(records)),
+        }
+    }
+
+    /// Finds the operators whose records can be asked for: the one that is named, or all that the cluster has.
+    pub(crate) async fn operators(&self) -> anyhow::Result<Vec<Operator>> {
+        if let Some(address) = &self.address {
+            return Ok(vec![self.at(address)?]);
+        }
+        let kube = self.kube().await?;
+        let given = match &self.token_file {
+            Some(path) => Some(read_token(path)?),
+            None => kube.token.clone(),
+        };
+        if let Some(operator) = &self.operator {
+            return Ok(vec![services::named(&kube.client, operator, given).await?]);
+        }
+        let mut found = vec![Operator::api_server(kube.client.clone())];
+        // The record of an embedded cluster includes the operators that run in its process. Others have Services.
+        found.extend(services::all(&kube.client, given).await);
+        Ok(found)
+    }
+
+    fn at(&self, address: &str) -> anyhow::Result<Operator> {
         let mut config = Config::new(address.parse().with_context(|| format!("{address} is not a URL"))?);
         config.accept_invalid_certs = self.insecure_skip_tls_verify;
         let token_file = self.token_file.as_ref().map(|path| path.display().to_string());
         config.auth_info = AuthInfo { token_file, ..AuthInfo::default() };
-        Ok(Client::try_from(config)?)
+        Ok(Operator::at(address, Client::try_from(config)?))
     }
 
     /// Makes a client for the cluster of the kubeconfig.
-    pub(super) async fn client(&self) -> anyhow::Result<Client> {
-        let read = |path: &Path| {
-            let failed =
-                || Hinted::new(format!("cannot read {}", path.display()), crate::snapshot::NAME_KUBECONFIG);
-            Kubeconfig::read_from(path).map_err(without_quotes).with_context(failed)
-        };
-        let kubeconfig = match &self.kubeconfig {
-            Some(path) => read(path)?,
-            None => match Kubeconfig::from_env().map_err(without_quotes)? {
-                Some(found) => found,
-                None => read(&crate::up::default_kubeconfig()?)?,
-            },
-        };
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        Ok(Client::try_from(config.context("cannot use the kubeconfig")?)?)
+    pub(crate) async fn kube(&self) -> anyhow::Result<Kube> {
+        kube(self.kubeconfig.as_deref()).await
     }
+}
+
+fn refused(refusals: &[String]) -> anyhow::Error {
+    let text = format!("no operator gives its record:\n  {}", refusals.join("\n  "));
+    anyhow::Error::msg(Hinted::new(text, NAME_A_SOURCE))
+}
+
+/// Joins records into one, whose times count from the start of the earliest.
+fn joined(mut records: Vec<Record>) -> Record {
+    let start = |record: &Record| record.started.parse::<Timestamp>().unwrap_or_default();
+    let Some(first) = records.iter().map(start).min() else { return Record::default() };
+    for record in &mut records {
+        let later = start(record).duration_since(first).as_micros();
+        record.shift(i64::try_from(later).unwrap_or(i64::MAX));
+    }
+    let names: Vec<&str> =
+        records.iter().map(|record| record.name.as_str()).filter(|name| !name.is_empty()).collect();
+    let mut whole = Record { name: names.join(", "), started: first.to_string(), ..Record::default() };
+    records.into_iter().for_each(|record| whole.merge(record));
+    whole
+}
+
+/// Makes a client for the cluster of a kubeconfig: of this file, of the environment, or of `evenkeel up`.
+pub(crate) async fn kube(path: Option<&Path>) -> anyhow::Result<Kube> {
+    let read = |path: &Path| {
+        let failed =
+            || Hinted::new(format!("cannot read {}", path.display()), crate::snapshot::NAME_KUBECONFIG);
+        Kubeconfig::read_from(path).map_err(without_quotes).with_context(failed)
+    };
+    let kubeconfig = match path {
+        Some(path) => read(path)?,
+        None => match Kubeconfig::from_env().map_err(without_quotes)? {
+            Some(found) => found,
+            None => read(&crate::up::default_kubeconfig()?)?,
+        },
+    };
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let config = config.context("cannot use the kubeconfig")?;
+    let token = match (&config.auth_info.token, &config.auth_info.token_file) {
+        (Some(token), _) => Some(token.expose_secret().to_owned()),
+        (None, Some(path)) => Some(read_token(Path::new(path))?),
+        (None, None) => None,
+    };
+    Ok(Kube { client: Client::try_from(config)?, token })
+}
+
+fn read_token(path: &Path) -> anyhow::Result<String> {
+    let failed = || Hinted::new(format!("cannot read {}", path.display()), "write a bearer token to it");
+    Ok(std::fs::read_to_string(path).with_context(failed)?.trim().to_owned())
 }
 
 /// Reads a saved record.
@@ -90,40 +181,4 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Record> {
     };
     let json = std::fs::read(path).with_context(failed)?;
     Record::read(&json).with_context(failed)
-}
-
-async fn get(client: &Client, path: &str) -> anyhow::Result<String> {
-    let request = http::Request::get(path).body(Vec::new())?;
-    client.request_text(request).await.with_context(|| {
-        Hinted::new(
-            "cannot read the record of the operator",
-            "its user needs permission to `get` the path /debug/evenkeel",
-        )
-    })
-}
-
-/// Returns the path at which the API server proxies requests to a Service.
-fn proxy_path(operator: &str) -> anyhow::Result<String> {
-    let parts = operator.split_once('/').and_then(|(namespace, rest)| {
-        let (name, port) = rest.split_once(':')?;
-        let whole = [namespace, name, port].iter().all(|part| !part.is_empty() && !part.contains('/'));
-        whole.then_some((namespace, name, port))
-    });
-    let wrong = || Hinted::new(format!("{operator} is not a Service"), "name it as NAMESPACE/NAME:PORT");
-    let (namespace, name, port) = parts.with_context(wrong)?;
-    Ok(format!("/api/v1/namespaces/{namespace}/services/https:{name}:{port}/proxy{PATH}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_service_is_named_with_its_namespace_and_port() {
-        let wanted = "/api/v1/namespaces/prod/services/https:database-metrics:8443/proxy/debug/evenkeel";
-        assert_eq!(proxy_path("prod/database-metrics:8443").unwrap(), wanted);
-        for wrong in ["database", "prod/database", "/a:1", "a/b:", "a/b/c:1"] {
-            assert!(proxy_path(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -90,7 +90,8 @@ pub(super) async fn complete(
     let webhooks = Arc::new(WebhookTransport::new(env, false));
     let wire = Arc::new(Wire::new(Backend::Embedded(server.clone()), env.clone(), false, webhooks));
     let user = Some(User::admin());
-    let transport = Transport { wire, by: CONTROLLERS.into(), user, process: None, installs: false };
+    let transport =
+        Transport { wire, by: CONTROLLERS.into(), user, process: None, installs: false, quiet: false };
     initial_objects(&Client::new(transport, DEFAULT_NAMESPACE), env, options).await
 }
 

@@ -2,10 +2,15 @@
 //! injected.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-use evenkeel_record::{Entry, Origin, Record};
+use bytes::Bytes;
+use evenkeel_apiserver::Body;
+use evenkeel_record::{Controller, Entry, Origin, Record};
 use evenkeel_runtime::Flight;
 use evenkeel_runtime::flight::Position;
+use futures::{Stream, StreamExt as _};
 use tokio::sync::broadcast::{self, error::TryRecvError};
 use tokio::time::Instant;
 
@@ -52,7 +57,34 @@ impl Cluster {
             flight.record_after(&mut position);
             (flight, position)
         });
-        RecordFollower { cluster: self.clone(), moments: self.observe(), flights: flights.collect() }
+        let (first, flights) = (Vec::new(), flights.collect());
+        RecordFollower { cluster: self.clone(), first, moments: self.observe(), flights }
+    }
+
+    /// Makes the API server serve the record at [`RECORD_PATH`], and below it at `stream` as server-sent events whose
+    /// data are records: the first has all entries, each later one those that are new. Readers need permission to `get`
+    /// these paths as `nonResourceURLs`. Does nothing on a remote cluster.
+    pub fn serve_record(&self) {
+        let Some(server) = &self.inner.server else { return };
+        // The server is part of the cluster, which must not keep itself alive.
+        let inner = Arc::downgrade(&self.inner);
+        let cluster = move || inner.upgrade().map(Self::of);
+        let (of_whole, of_stream) = (cluster.clone(), cluster);
+        server.add_page(RECORD_PATH, move || {
+            let record = of_whole().map(|cluster| cluster.record().to_json()).unwrap_or_default();
+            ("application/json", Body::slices([Bytes::from(record)]))
+        });
+        server.add_page(format!("{RECORD_PATH}/stream"), move || {
+            let body = of_stream().map(|cluster| Body::stream(cluster.follow_whole_record().events()));
+            ("text/event-stream", body.unwrap_or_default())
+        });
+    }
+
+    /// Returns a reader that first gives the whole record, and then follows it.
+    pub fn follow_whole_record(&self) -> RecordFollower {
+        let (moments, later) = self.inner.wire.recorder.moments_and_later();
+        let first = moments.iter().filter_map(|moment| self.entry(moment)).collect();
+        RecordFollower { cluster: self.clone(), first, moments: later, flights: Vec::new() }
     }
 
     /// Makes a record without entries.
@@ -105,17 +137,58 @@ fn since(start: Instant, at: Instant) -> i64 {
     }
 }
 
+/// The path at which the API server and operators serve their records.
+pub const RECORD_PATH: &str = "/debug/evenkeel";
+
+/// How often a stream is sent what is new.
+const NEWS_PERIOD: Duration = Duration::from_millis(500);
+
+/// How often a stream is sent the state of controllers and watches if nothing is new.
+const STATE_PERIOD: Duration = Duration::from_secs(5);
+
 /// A reader that follows the record of a cluster, made by [`Cluster::follow_record`].
 pub struct RecordFollower {
     cluster: Cluster,
+    /// What was recorded before, if the reader wants the whole record and has not got it yet.
+    first: Vec<Entry>,
     moments: broadcast::Receiver<Moment>,
     flights: Vec<(Flight, Position)>,
 }
 
+/// Whether the news tell nothing but how long ago each watch was heard.
+fn is_old(news: &Record, controllers: &[Controller]) -> bool {
+    news.entries.is_empty() && news.controllers == controllers
+}
+
 impl RecordFollower {
+    /// Returns the news as a stream: each when something is new, and at least every few seconds.
+    pub fn stream(self) -> impl Stream<Item = Record> + Send + 'static {
+        let begin = (self, Vec::new(), None::<Instant>);
+        futures::stream::unfold(begin, |(mut reader, mut controllers, mut told)| async move {
+            loop {
+                if told.is_some() {
+                    tokio::time::sleep(NEWS_PERIOD).await;
+                }
+                let (news, now) = (reader.news(), Instant::now());
+                if is_old(&news, &controllers) && told.is_some_and(|told| now - told < STATE_PERIOD) {
+                    continue;
+                }
+                controllers.clone_from(&news.controllers);
+                told = Some(now);
+                return Some((news, (reader, controllers, told)));
+            }
+        })
+    }
+
+    /// Returns the news as server-sent events.
+    pub fn events(self) -> impl Stream<Item = Bytes> + Send + 'static {
+        self.stream().map(|news| Bytes::from(format!("data: {}\n\n", news.to_json())))
+    }
+
     /// Returns what was recorded since the last call, with the current state of controllers and watches.
     pub fn news(&mut self) -> Record {
         let mut record = self.cluster.described();
+        record.entries = std::mem::take(&mut self.first);
         loop {
             match self.moments.try_recv() {
                 Ok(moment) => record.entries.extend(self.cluster.entry(&moment)),

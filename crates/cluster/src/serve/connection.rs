@@ -25,6 +25,7 @@ use super::activity::{Activity, Answering};
 use super::connection_slots::ConnectionSlot;
 use super::identity::{Certificate, identify, unauthorized};
 use super::in_flight::{Class, InFlight, Permit, TooMany, too_many_requests};
+use super::served::{Observer, Serving};
 use super::socket::Socket;
 use super::tls::Tls;
 use super::tokens::Tokens;
@@ -70,6 +71,8 @@ pub(crate) struct Host {
     pub(crate) timeouts: Timeouts,
     pub(crate) busy_watches: BusyWatches,
     pub(crate) in_flight: InFlight,
+    /// Is told of each answered request, if requests are recorded.
+    pub(crate) observer: Option<Observer>,
 }
 
 /// How long a client may take for each step.
@@ -99,6 +102,7 @@ struct Connection {
     body_timeout: Duration,
     busy_watches: BusyWatches,
     in_flight: InFlight,
+    observer: Option<Observer>,
     slot: Arc<ConnectionSlot>,
     /// Becomes true when the server ends.
     ending: watch::Receiver<bool>,
@@ -137,7 +141,7 @@ impl Host {
             slot: slot.clone(),
         };
         let socket = Socket::new(stream, activity);
-        let Self { server, tokens, busy_watches, in_flight, ending, .. } = self;
+        let Self { server, tokens, busy_watches, in_flight, observer, ending, .. } = self;
         let connection = Connection {
             server,
             tokens,
@@ -146,6 +150,7 @@ impl Host {
             body_timeout,
             busy_watches,
             in_flight,
+            observer,
             slot,
             ending,
             is_h2,
@@ -285,6 +290,13 @@ impl Connection {
         Ok(caller)
     }
 
+    /// Tells the observer of a request that was answered.
+    fn tell(&self, serving: Option<Serving>, answer: &Response<Body>) {
+        if let Some((serving, observer)) = serving.zip(self.observer.as_ref()) {
+            serving.end(observer, answer);
+        }
+    }
+
     /// Counts the request as abandoned if it is reset, over HTTP/2, where one request can be reset alone.
     fn answering(&self) -> Option<Answering> {
         self.is_h2.then(|| self.activity().answering())
@@ -382,13 +394,17 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
         let upgraded =
             request.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
+        let serving = connection.observer.is_some().then(|| Serving::begin(&head, &caller.user));
         // Answer at once if possible. While a request is pending, hyper reads ahead, and allocates another buffer for
         // it because the request occupies the current one.
         if let Some(answer) = connection.server.serve_now(&caller, &mut head) {
+            connection.tell(serving, &answer);
             return at_once(answer);
         }
         let Ok(permit) = connection.in_flight.enter(&caller.user, Class::of(&head.method)) else {
-            return self.refuse(Refused { caller: Some(caller), answer: too_many_requests() }, head);
+            let answer = too_many_requests();
+            connection.tell(serving, &answer);
+            return self.refuse(Refused { caller: Some(caller), answer }, head);
         };
         let permit = permit.map(Arc::new);
         caller.held = permit.clone().map(|permit| permit as Arc<_>);
@@ -396,6 +412,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
         let connection = self.0.clone();
         Either::Right(Box::pin(async move {
             let answer = connection.server.serve(&caller, &mut head, body).await;
+            connection.tell(serving, &answer);
             let (mut answer, permit) = connection.counted(caller, answer, permit);
             let upgrade = answer.extensions_mut().remove::<Upgrade>();
             if let Some((upgrade, upgraded)) = upgrade.zip(upgraded) {

@@ -14,8 +14,9 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::describe::{name_in, review_summary};
+use super::describe::{name_in, review_summary, verb};
 use super::fault::is_write;
+use crate::serve::Served;
 
 /// The namespace of a handle unless it names another one.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
@@ -197,6 +198,18 @@ struct Kept {
     beginning: u64,
 }
 
+impl Kept {
+    /// Adds a moment, and returns its number.
+    fn push(&mut self, moment: Moment) -> u64 {
+        if self.moments.len() == MOST_KEPT {
+            self.moments.pop_front();
+            self.first += 1;
+        }
+        self.moments.push_back(moment);
+        self.first + self.moments.len() as u64 - 1
+    }
+}
+
 impl Recorder {
     pub(crate) fn new() -> Self {
         Self { start: Instant::now(), kept: Mutex::default(), observers: broadcast::Sender::new(MOST_UNSEEN) }
@@ -238,6 +251,28 @@ impl Recorder {
         }
     }
 
+    /// Records a request of a client outside of this process, which has been answered. Its body is not kept.
+    pub(crate) fn served(&self, served: Served) {
+        let Served { begun, by, content_type, method, path, status, wrote } = served;
+        let content_type = content_type.as_ref().map(http::HeaderValue::as_bytes);
+        let verb = verb(&method, &path, content_type);
+        let exchange = Exchange {
+            at: begun.saturating_duration_since(self.start),
+            by,
+            verb,
+            method,
+            path,
+            body: Bytes::new(),
+            outcome: Outcome::Answered { status, wrote, fault: None },
+            took: begun.elapsed(),
+            is_forbidden: false,
+        };
+        let moment = Moment::Request(exchange);
+        let mut kept = self.kept.lock();
+        self.tell(|| moment.clone());
+        kept.push(moment);
+    }
+
     /// Records that a request was forbidden because its client lacks a permission.
     pub(crate) fn forbade(&self, number: u64) {
         let mut kept = self.kept.lock();
@@ -263,18 +298,13 @@ impl Recorder {
     /// Records what the test did to the cluster.
     pub(crate) fn disturbed(&self, what: impl Into<String>) {
         let moment = Moment::Disturbance { at: self.start.elapsed(), what: what.into() };
+        let mut kept = self.kept.lock();
         self.tell(|| moment.clone());
-        self.push(moment);
+        kept.push(moment);
     }
 
     fn push(&self, moment: Moment) -> u64 {
-        let mut kept = self.kept.lock();
-        if kept.moments.len() == MOST_KEPT {
-            kept.moments.pop_front();
-            kept.first += 1;
-        }
-        kept.moments.push_back(moment);
-        kept.first + kept.moments.len() as u64 - 1
+        self.kept.lock().push(moment)
     }
 
     fn tell(&self, moment: impl FnOnce() -> Moment) {
@@ -287,6 +317,14 @@ impl Recorder {
     /// When the record begins.
     pub(crate) fn start(&self) -> Instant {
         self.start
+    }
+
+    /// Returns every moment that is kept since the timeline began, and a receiver of those that are answered later.
+    pub(crate) fn moments_and_later(&self) -> (Vec<Moment>, broadcast::Receiver<Moment>) {
+        // Answers are told while the moments are locked, so that none is missed or seen twice.
+        let kept = self.kept.lock();
+        let before = usize::try_from(kept.beginning.saturating_sub(kept.first)).unwrap_or(usize::MAX);
+        (kept.moments.iter().skip(before).cloned().collect(), self.observers.subscribe())
     }
 
     pub(crate) fn observe(&self) -> broadcast::Receiver<Moment> {

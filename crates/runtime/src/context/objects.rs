@@ -89,7 +89,9 @@ impl<'a, K: Object> Objects<'a, K> {
         let found = self.cache()?.get(key);
         if let Some(found) = &found {
             let version = found.meta().resource_version.as_deref();
-            self.inner.tally.lock().notes.read::<K>(key, version);
+            if let Some(notes) = self.inner.tally.lock().recorded() {
+                notes.read::<K>(key, version);
+            }
         }
         Ok(found)
     }
@@ -356,11 +358,14 @@ impl<'a, K: Object> Objects<'a, K> {
         request: Unsent,
     ) -> Result<K, ContextError> {
         self.inner.scope.throttle().await;
-        let written = request.as_ref().ok().map(|request| request.body().clone());
-        let before = self.cache().ok().and_then(|cache| cache.get(key));
+        let records = self.inner.scope.records;
+        let written = request.as_ref().ok().filter(|_| records).map(|request| request.body().clone());
+        let before = self.cache().ok().filter(|_| records).and_then(|cache| cache.get(key));
         let bytes = self.send(verb, key, request).await?;
         let object: K = self.parse(verb, key, &bytes)?;
-        self.note_write(before.as_deref(), &object, &written.unwrap_or_default());
+        if records {
+            self.note_write(before.as_deref(), &object, &written.unwrap_or_default());
+        }
         self.remember_object(&object);
         Ok(object)
     }

@@ -29,6 +29,8 @@ pub(crate) struct ControllerScope {
     pub(crate) declared: Vec<Arc<dyn AnyInformer>>,
     pub(crate) cancelled: CancellationToken,
     pub(crate) recorder: Recorder,
+    /// Whether the flight recorder is on.
+    pub(crate) records: bool,
     /// The fields whose values the flight recorder must not keep.
     pub(crate) sensitive: Arc<RwLock<Sensitive>>,
     pub(crate) write_limit: Option<Mutex<RateLimit>>,

@@ -77,12 +77,15 @@ impl<K: Object> Objects<'_, K> {
         request: Unsent,
     ) -> Result<Request, ContextError> {
         self.inner.scope.throttle().await;
-        let written = request.as_ref().ok().map(|request| request.body().clone());
+        let records = self.inner.scope.records;
+        let written = request.as_ref().ok().filter(|_| records).map(|request| request.body().clone());
         let bytes = self.send(verb, key, request).await?;
         let Answer { metadata } = self.parse(verb, key, &bytes)?;
         let (key, uid) = (metadata.key(), metadata.uid.clone());
         if let Some(expected) = metadata.expected() {
-            self.note_sent(&key, &expected, &written.unwrap_or_default());
+            if records {
+                self.note_sent(&key, &expected, &written.unwrap_or_default());
+            }
             self.remember(Written { resource: self.resource(), key: key.clone(), uid, expected });
         }
         Ok(key)

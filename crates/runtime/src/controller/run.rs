@@ -20,7 +20,7 @@ use super::wiring::{Connected, Consumer, EventFilter, Feed, Wire, Wired, Wiring,
 use super::{Controller, ErasedReconcile, Options};
 use crate::context::{CATCH_UP_MAX, ControllerScope, Ctx, Ids};
 use crate::error::{BoxError, panic_text};
-use crate::flight::{self, Flight, Flown, Ring, Tally};
+use crate::flight::{self, Flight, Flown, Ring};
 use crate::informer::{AnyInformer, Informers, SyncError};
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::observe::{Observers, Stage};
@@ -196,6 +196,7 @@ fn scope(
     ControllerScope {
         field_manager: options.field_manager.clone().unwrap_or_else(|| name.clone()),
         recorder: host.recorder.named(name.clone()),
+        records: host.flight.is_on(),
         sensitive: host.flight.sensitive(),
         name,
         client: host.client.clone(),
@@ -318,8 +319,12 @@ impl Worker {
         let start = Instant::now();
         let (tally, number, behind) = (ctx.tally(), ctx.number(), ctx.is_behind());
         let footprint = Footprint::default();
-        let outcome = footprint.follow(flight::follow(tally.clone(), self.attempt(ctx))).await;
-        let Tally { writes, notes } = std::mem::take(&mut *tally.lock());
+        let attempt = self.attempt(ctx);
+        let outcome = match self.scope.records {
+            true => footprint.follow(flight::follow(tally.clone(), attempt)).await,
+            false => footprint.follow(attempt).await,
+        };
+        let (writes, notes) = tally.lock().take();
         if !writes.is_empty() {
             self.own_writes.lock().insert(item.key.clone(), OwnWrites::Made(writes), &self.scope);
         }
@@ -332,6 +337,9 @@ impl Worker {
             true => Purpose::Work,
             false => later_look(&item, footprint.writes() > 0, delay),
         });
+        if !self.scope.records {
+            return;
+        }
         let Item { key, causes, ready_at, requeues: attempt, .. } = item;
         let (ended, trace) = (outcome.ended(), trace_id());
         ring.push(Flown {

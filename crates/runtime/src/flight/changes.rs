@@ -86,11 +86,11 @@ pub(crate) fn changes(
 pub(crate) fn fields(written: &Value) -> (Vec<Change>, u64) {
     let sensitive = Sensitive::default();
     let mut found = Found { values: false, sensitive: &sensitive, list: Vec::new(), more: 0 };
-    let mut body = written.clone();
-    if let Some(map) = body.as_object_mut() {
-        ["apiVersion", "kind", "metadata"].iter().for_each(|name| drop(map.remove(*name)));
+    let body = written.as_object().into_iter().flatten();
+    for (name, value) in body.filter(|(name, _)| !["apiVersion", "kind", "metadata"].contains(&name.as_str()))
+    {
+        found.leaves(&mut name.clone(), value);
     }
-    found.leaves(&mut String::new(), &body);
     (found.list, found.more)
 }
 
@@ -133,23 +133,21 @@ impl Found<'_> {
             if of_server || unwritten {
                 continue;
             }
-            let at = |map: &Map<String, Value>| map.get(name).cloned().unwrap_or(Value::Null);
             let length = push(path, name);
-            self.compare(path, &at(before), &at(after), below.flatten().filter(|below| below.is_object()));
+            let (before, after) = (before.get(name), after.get(name));
+            let below = below.flatten().filter(|below| below.is_object());
+            self.compare(path, before.unwrap_or(&Value::Null), after.unwrap_or(&Value::Null), below);
             path.truncate(length);
         }
     }
 
     /// Compares the items of two lists, matched by the key field that identifies each item.
     fn items(&mut self, path: &mut String, key: &str, before: &[Value], after: &[Value]) {
-        let find = |list: &[Value], name: &Value| {
-            list.iter().find(|item| item[key] == *name).cloned().unwrap_or(Value::Null)
-        };
         let added = after.iter().filter(|item| !before.iter().any(|other| other[key] == item[key]));
         for item in before.iter().chain(added) {
             let (name, length) = (&item[key], path.len());
             path.push_str(&format!("[{key}={}]", name.as_str().unwrap_or_default()));
-            self.compare(path, &find(before, name), &find(after, name), None);
+            self.compare(path, item_named(before, key, name), item_named(after, key, name), None);
             path.truncate(length);
         }
     }
@@ -163,7 +161,6 @@ impl Found<'_> {
                     path.truncate(length);
                 }
             }
-            None if path.is_empty() => {}
             None => self.add(path, &Value::Null, &Value::Null),
         }
     }
@@ -179,6 +176,11 @@ impl Found<'_> {
         let end = (0..=path.len().min(PATH_BYTES_MAX)).rev().find(|at| path.is_char_boundary(*at));
         self.list.push(Change { path: path[..end.unwrap_or_default()].to_owned(), from, to });
     }
+}
+
+/// Returns the item of a list whose key field has this value, or `null`.
+fn item_named<'v>(list: &'v [Value], key: &str, name: &Value) -> &'v Value {
+    list.iter().find(|item| item[key] == *name).unwrap_or(&Value::Null)
 }
 
 /// Appends a field's name to a path. Returns the length of the path before.

@@ -30,12 +30,30 @@ tokio::task_local! {
 }
 
 /// What one reconcile did.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tally {
+    /// Whether the flight recorder is on. Otherwise nothing is noted.
+    pub(crate) records: bool,
     /// The writes that the caches must show before the key is reconciled again.
     pub(crate) writes: Writes,
     /// What the flight recorder keeps.
     pub(crate) notes: Notes,
+}
+
+impl Tally {
+    pub(crate) fn new(records: bool) -> Self {
+        Self { records, writes: Writes::default(), notes: Notes::default() }
+    }
+
+    /// The notes, if the flight recorder is on.
+    pub(crate) fn recorded(&mut self) -> Option<&mut Notes> {
+        self.records.then_some(&mut self.notes)
+    }
+
+    /// Takes what was noted, and leaves an empty tally.
+    pub(crate) fn take(&mut self) -> (Writes, Notes) {
+        (std::mem::take(&mut self.writes), std::mem::take(&mut self.notes))
+    }
 }
 
 /// What the flight recorder keeps of one reconcile.

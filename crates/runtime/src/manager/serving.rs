@@ -1,8 +1,21 @@
 //! The endpoints of a manager: what is served, and where.
 
 #[cfg(feature = "secured-server")]
+use std::convert::Infallible;
+#[cfg(feature = "secured-server")]
 use std::future::Future;
 use std::net::SocketAddr;
+#[cfg(feature = "secured-server")]
+use std::time::Duration;
+
+#[cfg(feature = "secured-server")]
+use futures::StreamExt as _;
+#[cfg(feature = "secured-server")]
+use http_body_util::combinators::UnsyncBoxBody;
+#[cfg(feature = "secured-server")]
+use http_body_util::{BodyExt as _, StreamBody};
+#[cfg(feature = "secured-server")]
+use tokio_util::sync::CancellationToken;
 
 use super::Manager;
 use super::stage::Stages;
@@ -12,6 +25,16 @@ use crate::serve::{Checks, Endpoints, Pages};
 #[cfg(feature = "secured-server")]
 use crate::serve::{Router, Secured, SecuredServer};
 use crate::tasks::Tasks;
+#[cfg(feature = "secured-server")]
+use crate::{flight::Flight, flight::Position, tls::Content};
+
+/// The path of the flight recorder's record; below it, `stream` follows the record.
+#[cfg(feature = "secured-server")]
+const RECORD: &str = "/debug/evenkeel";
+
+/// How often a follower of the record is sent what is new.
+#[cfg(feature = "secured-server")]
+const NEWS_PERIOD: Duration = Duration::from_millis(500);
 
 /// What a manager serves over HTTP.
 #[derive(Default)]
@@ -182,11 +205,16 @@ impl Manager {
     fn start_secured(&mut self, tasks: &Tasks, stages: &mut Stages) -> bool {
         let Some(server) = self.serving.secured.take() else { return false };
         let (mut router, flight) = (std::mem::take(&mut self.serving.router), self.flight.clone());
-        router.add("/debug/evenkeel", move |_| {
-            let mut answer = http::Response::new(bytes::Bytes::from(flight.record().to_json()));
-            let json = http::HeaderValue::from_static("application/json");
-            answer.headers_mut().insert(http::header::CONTENT_TYPE, json);
-            std::future::ready(answer)
+        let stop = stages.serving.stop.clone();
+        router.add(RECORD, {
+            let flight = flight.clone();
+            move |_| {
+                std::future::ready(typed("application/json", bytes::Bytes::from(flight.record().to_json())))
+            }
+        });
+        router.add(&format!("{RECORD}/stream"), move |_| {
+            let events = events(flight.clone(), stop.clone());
+            std::future::ready(typed("text/event-stream", Content::Stream(events)))
         });
         let secured = Secured::new(self.unfenced.clone(), router, self.endpoints(Pages::Metrics));
         let shown = secured.shown();
@@ -195,6 +223,32 @@ impl Manager {
         stages.serving.start(tasks, "https of metrics".into(), async move { Ok(running.await?) });
         true
     }
+}
+
+/// Makes a response with this content type, which nobody may cache.
+#[cfg(feature = "secured-server")]
+fn typed<B>(media_type: &'static str, body: B) -> http::Response<B> {
+    let mut answer = http::Response::new(body);
+    let headers = answer.headers_mut();
+    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+    headers.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+    answer
+}
+
+/// Streams the record as server-sent events until the server stops. The data of each event is a record: of the first
+/// one the whole record, and of each later one what is new.
+#[cfg(feature = "secured-server")]
+fn events(flight: Flight, stop: CancellationToken) -> UnsyncBoxBody<bytes::Bytes, Infallible> {
+    let begin = (flight, Position::default(), true);
+    let news = futures::stream::unfold(begin, |(flight, mut position, is_first)| async move {
+        if !is_first {
+            tokio::time::sleep(NEWS_PERIOD).await;
+        }
+        let news = flight.record_after(&mut position).to_json();
+        let event = bytes::Bytes::from(format!("data: {news}\n\n"));
+        Some((Ok(hyper::body::Frame::data(event)), (flight, position, false)))
+    });
+    StreamBody::new(news.take_until(stop.cancelled_owned())).boxed_unsync()
 }
 
 /// The check of `/readyz` that passes once every cache has its first list.

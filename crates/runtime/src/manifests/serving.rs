@@ -12,6 +12,9 @@ const PLAIN_PORT: u16 = 8080;
 /// The volume with the certificate for metrics.
 const VOLUME: &str = "metrics-certificates";
 
+/// The path of the flight recorder's record, which is served with the metrics; below it, `stream` follows the record.
+const RECORD: &str = "/debug/evenkeel";
+
 /// The name of the container's metrics port, if metrics have a port of their own.
 const METRICS: &str = "metrics";
 /// The name of the container's port if it serves both probes and metrics.
@@ -116,11 +119,16 @@ impl Manifests {
             Rule::new("authorization.k8s.io", "subjectaccessreviews", vec!["create"]),
         ];
         let mut roles = self.role("-metrics-auth", None, &asks).to_vec();
+        // Whoever may create a token for the operator's account may read its record.
+        let own = json!({ "nonResourceURLs": [RECORD, format!("{RECORD}/*")], "verbs": ["get"] });
+        if let Some(rules) = roles[0]["rules"].as_array_mut() {
+            rules.push(own);
+        }
         roles.push(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
             "metadata": { "name": format!("{}-metrics-reader", self.name) },
-            "rules": [{ "nonResourceURLs": ["/metrics"], "verbs": ["get"] }],
+            "rules": [{ "nonResourceURLs": ["/metrics", RECORD, format!("{RECORD}/*")], "verbs": ["get"] }],
         }));
         roles
     }

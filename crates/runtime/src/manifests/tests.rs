@@ -116,9 +116,15 @@ fn secured_metrics_have_rules_and_readers() {
     let asks = &named("ClusterRole", "op-metrics-auth")["rules"];
     let resources: Vec<_> =
         asks.as_array().unwrap().iter().map(|rule| (&rule["resources"][0], &rule["verbs"])).collect();
-    let create = json!(["create"]);
-    assert_eq!(resources, [(&json!("tokenreviews"), &create), (&json!("subjectaccessreviews"), &create)]);
-    let reads = json!([{ "nonResourceURLs": ["/metrics"], "verbs": ["get"] }]);
+    let (create, record) = (json!(["create"]), json!(["/debug/evenkeel", "/debug/evenkeel/*"]));
+    let own = (&json!(null), &json!(["get"]));
+    assert_eq!(
+        resources,
+        [(&json!("tokenreviews"), &create), (&json!("subjectaccessreviews"), &create), own]
+    );
+    assert_eq!(asks[2]["nonResourceURLs"], record);
+    let paths = ["/metrics", "/debug/evenkeel", "/debug/evenkeel/*"];
+    let reads = json!([{ "nonResourceURLs": paths, "verbs": ["get"] }]);
     assert_eq!(named("ClusterRole", "op-metrics-reader")["rules"], reads);
     assert_eq!(named("ClusterRoleBinding", "op-metrics-auth")["subjects"][0]["name"], "op");
     assert_eq!(named("Service", "op-metrics")["spec"]["ports"][0]["port"], 8443);

@@ -150,8 +150,12 @@ impl Access {
     }
 }
 
+/// The header with the credentials of a client that comes through the API server's proxy, which removes `Authorization`.
+const FORWARDED: &str = "x-evenkeel-authorization";
+
 fn bearer_token(head: &Parts) -> Option<&str> {
-    let value = head.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let given = head.headers.get(header::AUTHORIZATION).or_else(|| head.headers.get(FORWARDED));
+    let value = given?.to_str().ok()?;
     let (scheme, token) = value.trim().split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
@@ -209,6 +213,20 @@ mod tests {
     fn head(authorization: &str) -> Parts {
         let request = http::Request::get("/metrics").header(header::AUTHORIZATION, authorization);
         request.body(()).unwrap().into_parts().0
+    }
+
+    /// The API server's proxy removes `Authorization`, on every cluster.
+    #[test]
+    fn a_token_may_come_through_a_proxy() {
+        let head = |headers: &[(&str, &str)]| {
+            let request =
+                headers.iter().fold(http::Request::get("/"), |it, (name, value)| it.header(*name, *value));
+            request.body(()).unwrap().into_parts().0
+        };
+        let forwarded = ("X-Evenkeel-Authorization", "Bearer a");
+        assert_eq!(bearer_token(&head(&[forwarded])), Some("a"));
+        assert_eq!(bearer_token(&head(&[forwarded, ("Authorization", "Bearer b")])), Some("b"));
+        assert_eq!(bearer_token(&head(&[])), None);
     }
 
     #[test]

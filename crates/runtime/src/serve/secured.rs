@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use evenkeel_env::Env;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{Request, Response};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::Endpoints;
 use super::access::Access;
 use crate::listen::Listen;
-use crate::tls::{self, Shown};
+use crate::tls::{self, Content, Shown};
 
 /// How long a self-made certificate is valid: controller-runtime's value.
 const VALID: SignedDuration = SignedDuration::from_hours(365 * 24);
@@ -88,7 +88,7 @@ impl fmt::Debug for SecuredServer {
 }
 
 /// Answers a request, given its head.
-type Answer = Arc<dyn Fn(Parts) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
+type Answer = Arc<dyn Fn(Parts) -> BoxFuture<'static, Response<Content>> + Send + Sync>;
 
 /// The operator's own pages, by path prefix.
 #[derive(Clone, Default)]
@@ -98,13 +98,18 @@ pub(crate) struct Router {
 
 impl Router {
     /// Adds a page for this path and all paths below it.
-    pub(crate) fn add<F, Fut>(&mut self, path: &str, page: F)
+    pub(crate) fn add<F, Fut, B>(&mut self, path: &str, page: F)
     where
         F: Fn(Parts) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Response<Bytes>> + Send + 'static,
+        Fut: Future<Output = Response<B>> + Send + 'static,
+        B: Into<Content> + 'static,
     {
         let path = path.trim_end_matches('/').to_owned();
-        self.pages.push((path, Arc::new(move |head| Box::pin(page(head)))));
+        let answer = move |head| {
+            let answer = page(head);
+            async move { answer.await.map(Into::into) }.boxed()
+        };
+        self.pages.push((path, Arc::new(answer)));
     }
 
     /// Returns the page with the longest prefix of the path.
@@ -175,14 +180,14 @@ impl Secured {
         }
     }
 
-    async fn answer(&self, head: Parts) -> Response<Bytes> {
+    async fn answer(&self, head: Parts) -> Response<Content> {
         let Inner { access, router, endpoints, .. } = &*self.inner;
         if let Err(refusal) = access.check(&head).await {
-            return *refusal;
+            return refusal.map(Content::Whole);
         }
         match router.find(head.uri.path()) {
             Some(page) => page(head).await,
-            None => endpoints.answer(head.uri.path()),
+            None => endpoints.answer(head.uri.path()).map(Content::Whole),
         }
     }
 }
@@ -210,6 +215,8 @@ fn show_own(shown: &Shown, env: &Env) -> Result<(), crate::error::BoxError> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[tokio::test]
@@ -232,7 +239,10 @@ mod tests {
         ] {
             let head = || Request::get(path).body(()).unwrap().into_parts().0;
             let found = match router.find(path) {
-                Some(page) => Some(page(head()).await.into_body()),
+                Some(page) => match page(head()).await.into_body() {
+                    Content::Whole(bytes) => Some(bytes),
+                    Content::Stream(_) => None,
+                },
                 None => None,
             };
             assert_eq!(found.as_deref(), wanted.map(str::as_bytes), "{path}");

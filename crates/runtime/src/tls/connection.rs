@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -85,19 +86,20 @@ const PLAIN_HTTP: &[u8] =
 
 /// Serves connections until `ended`, and then until the requests in progress have ended. Dropping the future closes the
 /// connections at once, because a crashed manager serves nothing.
-pub(crate) async fn serve<F, Fut>(
+pub(crate) async fn serve<F, Fut, B>(
     listener: TcpListener,
     config: Arc<ServerConfig>,
     ended: impl Future<Output = ()>,
     answer: F,
 ) where
     F: Fn(Request<Incoming>) -> Fut + Clone + Send + 'static,
-    Fut: Future<Output = Response<Bytes>> + Send + 'static,
+    Fut: Future<Output = Response<B>> + Send + 'static,
+    B: Into<Content> + 'static,
 {
     serve_within(LIMITS, listener, config, ended, answer).await;
 }
 
-async fn serve_within<F, Fut>(
+async fn serve_within<F, Fut, B>(
     limits: Limits,
     listener: TcpListener,
     config: Arc<ServerConfig>,
@@ -105,7 +107,8 @@ async fn serve_within<F, Fut>(
     answer: F,
 ) where
     F: Fn(Request<Incoming>) -> Fut + Clone + Send + 'static,
-    Fut: Future<Output = Response<Bytes>> + Send + 'static,
+    Fut: Future<Output = Response<B>> + Send + 'static,
+    B: Into<Content> + 'static,
 {
     let peers = Peers::new(limits.connections);
     let closing = CancellationToken::new();
@@ -131,6 +134,20 @@ async fn serve_within<F, Fut>(
     while connections.join_next().await.is_some() {}
 }
 
+/// The content of a response.
+pub(crate) enum Content {
+    Whole(Bytes),
+    /// Pieces that arrive while they are sent. The stream must end when the server stops, which waits for it.
+    #[cfg_attr(not(feature = "secured-server"), expect(dead_code, reason = "webhooks answer at once"))]
+    Stream(UnsyncBoxBody<Bytes, Infallible>),
+}
+
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Self {
+        Self::Whole(bytes)
+    }
+}
+
 /// A connection that has a place among the others.
 struct Accepted {
     stream: TcpStream,
@@ -139,14 +156,15 @@ struct Accepted {
 }
 
 /// Serves a connection to its end. A broken connection affects only its client.
-async fn connection<F, Fut>(
+async fn connection<F, Fut, B>(
     accepted: Accepted,
     config: Arc<ServerConfig>,
     closing: CancellationToken,
     answer: F,
 ) where
     F: Fn(Request<Incoming>) -> Fut + Clone + Send + 'static,
-    Fut: Future<Output = Response<Bytes>> + Send + 'static,
+    Fut: Future<Output = Response<B>> + Send + 'static,
+    B: Into<Content> + 'static,
 {
     let Accepted { stream, peer, limits } = accepted;
     // Responses are small, and must not wait for more data (Nagle's algorithm).
@@ -164,8 +182,21 @@ async fn connection<F, Fut>(
         let (running, answered) = (asking.begin(), answer(request));
         async move {
             let response = answered.await;
-            drop(running);
-            Ok::<_, Infallible>(response.map(Full::new))
+            Ok::<_, Infallible>(response.map(|body| {
+                match body.into() {
+                    Content::Whole(bytes) => {
+                        drop(running);
+                        Full::new(bytes).boxed_unsync()
+                    }
+                    // A connection whose stream is open is not idle.
+                    Content::Stream(body) => body
+                        .map_frame(move |frame| {
+                            let _ = &running;
+                            frame
+                        })
+                        .boxed_unsync(),
+                }
+            }))
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -86,9 +86,10 @@ failover rounds="200" seed="1":
     cargo build -p evenkeel-cli -p evenkeel-history
     EVENKEEL_FAILOVERS={{rounds}} EVENKEEL_FAILOVER_SEED={{seed}} bash tests/failover.sh
 
-# Explore the examples and the fixed forms of public bugs in full: every single fault and 500 pairs.
+# Explore the examples, the fixed forms of bugs, and the built-in controllers in full: every single fault and 500 pairs.
 explore:
-    EVENKEEL_EXPLORE=full cargo test --release -p evenkeel-explore -p my-resource -p visitors-app -p vcap-services-converter -p pod-sidecar life fixed -- --nocapture
+    EVENKEEL_EXPLORE=full cargo test --release -p evenkeel-explore -p my-resource -p visitors-app -p vcap-services-converter -p pod-sidecar life fixed passes -- --nocapture
+    EVENKEEL_EXPLORE=full cargo test --release -p evenkeel-explore --test controllers -- --nocapture
 
 # Explore this many random operators that are right, and as many with a seeded mistake.
 operators number="100":

@@ -49,8 +49,9 @@ use crate::object::{Fields, OfKind};
 /// The field manager of the nodes.
 pub(crate) const MANAGER: &str = "kubelet";
 
-/// How often a node renews its lease: kubelet's value, a quarter of the duration of the lease.
-const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How often a node renews its lease unless its options say otherwise: kubelet's value, a quarter of the duration of the
+/// lease.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The annotation of a Node object whose node has stopped, as if its machine had lost power: with the value `true`, it
 /// renews its lease no more, and does nothing for its pods.
@@ -80,7 +81,7 @@ pub(crate) fn registrar(options: &NodeOptions) -> Controller<DynamicObject> {
     };
     Controller::without_primary("node-registrar", register)
         .at_start("start", unregistered)
-        .every(HEARTBEAT, move || keys.clone())
+        .every(options.heartbeat, move || keys.clone())
         .field_manager(MANAGER)
         .state(Registrar { options: options.clone(), registered: Mutex::new(registered) })
 }

@@ -46,6 +46,31 @@ fn short(text: &str) -> String {
     }
 }
 
+/// A part of the state that may differ, as the user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MayDiffer {
+    /// The object, as `PLURAL/NAME`; a `*` at the end stands for any ending.
+    pub(crate) object: String,
+    /// The path of the field, or an empty string for the whole object.
+    pub(crate) path: String,
+}
+
+impl MayDiffer {
+    fn allows(&self, difference: &Difference) -> bool {
+        let object = KeyParts::of(&difference.object).short();
+        let is_named = match self.object.strip_suffix('*') {
+            Some(beginning) => object.starts_with(beginning),
+            None => object == self.object,
+        };
+        is_named && is_within(&difference.path, &self.path)
+    }
+}
+
+/// Drops the differences that the user allows.
+pub(crate) fn without_allowed(found: &mut Vec<Difference>, allowed: &[MayDiffer]) {
+    found.retain(|difference| !allowed.iter().any(|allowed| allowed.allows(difference)));
+}
+
 /// The parts of the state that differ between undisturbed runs with other seeds, revisions and times, at one rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Varying {
@@ -232,6 +257,28 @@ mod tests {
         assert_eq!(told(&expected, &world(json!({})), &none), ["statefulsets/web is missing"]);
         let varying = Varying::learn(&expected, [&found]);
         assert!(told(&expected, &found, &varying).is_empty());
+    }
+
+    #[test]
+    fn what_the_user_allows_to_differ_is_dropped() {
+        let key = "/registry/core/configmaps/default/zoo-1";
+        let expected = world(json!({key: {"data": {"port": 1, "ports": 1}}}));
+        let found = world(json!({key: {"data": {"port": 2, "ports": 2}}}));
+        let told = |object: &str, path: &str, found: &World| {
+            let allowed = MayDiffer { object: object.to_owned(), path: path.to_owned() };
+            let mut left = differences(&expected, found, &Varying::default());
+            without_allowed(&mut left, &[allowed]);
+            left.len()
+        };
+        assert_eq!(told("configmaps/zoo-1", ".data.port", &found), 1, "the neighbour still counts");
+        assert_eq!(told("configmaps/zoo-*", ".data", &found), 0);
+        assert_eq!(told("configmaps/zoo", ".data", &found), 2, "another object");
+        assert_eq!(told("configmaps/*", "", &world(json!({}))), 0, "the whole object");
+        assert_eq!(
+            told("configmaps/*", ".data", &world(json!({}))),
+            1,
+            "a missing object is more than a field"
+        );
     }
 
     #[test]

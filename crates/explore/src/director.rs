@@ -23,7 +23,7 @@ use crate::state::KeyParts;
 use crate::token::fault_name;
 use act::Act;
 
-pub(crate) use act::change_of;
+pub(crate) use act::{SOMEBODY, change_of};
 pub(crate) use words::{fault_words, mishap_words, moment_words};
 
 /// Kinds whose requests are upkeep: the director neither counts nor disturbs them.
@@ -43,6 +43,8 @@ pub(crate) struct Checkpoint {
     /// The rest of the undisturbed run to compare with, counted from one.
     pub(crate) rest: usize,
     pub(crate) revision: u64,
+    /// How much virtual time has passed since the scenario began.
+    pub(crate) after: Duration,
     pub(crate) objects: Vec<StoredObject>,
     /// Whether a disturbance was active, so that the state may differ from the undisturbed run.
     pub(crate) disturbed: bool,
@@ -79,8 +81,12 @@ pub(crate) struct Played {
 pub(crate) struct PlanDirector {
     cluster: Cluster,
     plan: Plan,
-    /// Whether revisions and times are shifted at each rest, to learn which parts of the state depend on them.
-    shifts: bool,
+    /// How much time passes at each rest, and revisions with it, to learn which parts of the state depend on them.
+    shift: Option<Duration>,
+    /// The revision at which the scenario began.
+    began: u64,
+    /// When the scenario began.
+    since: Instant,
     state: Mutex<State>,
     /// Notified when the scenario is broken off.
     broken_off: Notify,
@@ -176,9 +182,11 @@ impl State {
 }
 
 impl PlanDirector {
-    pub(crate) fn new(cluster: Cluster, plan: Plan, shifts: bool) -> Arc<Self> {
-        let state = State { seen_revision: cluster.revision(), ..State::default() };
-        Arc::new(Self { cluster, plan, shifts, state: Mutex::new(state), broken_off: Notify::new() })
+    pub(crate) fn new(cluster: Cluster, plan: Plan, shift: Option<Duration>) -> Arc<Self> {
+        let began = cluster.revision();
+        let state = Mutex::new(State { seen_revision: began, ..State::default() });
+        let since = Instant::now();
+        Arc::new(Self { cluster, plan, shift, began, since, state, broken_off: Notify::new() })
     }
 
     /// Marks the scenario as over: whatever is still stopped or held returns at the next rest.
@@ -393,7 +401,8 @@ impl Director for PlanDirector {
             return true;
         }
         let rest = state.rests + 1;
-        state.played.unsettled.get_or_insert_with(|| (rest, unsettled.to_string()));
+        let told = || (rest, self.cluster.explained(unsettled.clone()).to_string());
+        state.played.unsettled.get_or_insert_with(told);
         false
     }
 }

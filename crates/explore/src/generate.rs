@@ -155,11 +155,15 @@ fn rests(operator: &str, learned: &Learned, plans: &mut Generated) {
         for (rank, seconds) in JUMPS {
             plans.push(rank, Strike::Clock { operator: operator(), rest, seconds });
         }
-        for to in rest + 1..=last.min(rest + MOST_STEPS) {
+        // An operator that starts only now makes what has grown step by step from nothing.
+        let most = if rest == 1 { last } else { last.min(rest + MOST_STEPS) };
+        for to in rest + 1..=most {
             // A rest at which nothing has changed since the last one is not a step.
             if learned.rests[to - 1] > learned.rests[rest - 1] {
                 plans.push(0, Strike::Away { operator: operator(), from: rest, to });
-                plans.push(0, Strike::Relist { operator: operator(), from: rest, to });
+                if to <= rest + MOST_STEPS {
+                    plans.push(0, Strike::Relist { operator: operator(), from: rest, to });
+                }
             } else {
                 plans.equivalent += 2;
             }

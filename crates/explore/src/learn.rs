@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::compare::Varying;
 use crate::director::{CALL, kind_of};
-use crate::run::Run;
+use crate::plan::Plan;
+use crate::run::{Run, Setting};
 use crate::state::{KeyParts, World};
 use crate::values::Values;
 
@@ -116,9 +117,14 @@ pub(crate) struct Learned {
     pub(crate) changes: Vec<StoredChange>,
     /// The parts of the state that differ between undisturbed runs, for each rest.
     pub(crate) varying: Vec<Varying>,
+    /// The parts of the state that also differ if more time passes, for each rest; empty if the scenario lets little time
+    /// pass.
+    pub(crate) varying_in_time: Vec<Varying>,
     /// What holds of the values that operators make up.
     pub(crate) values: Values,
     pub(crate) timeline: Vec<String>,
+    /// Whether the cluster itself sends no Events in further runs, as in the undisturbed one.
+    pub(crate) without_events: bool,
 }
 
 impl Learned {
@@ -133,6 +139,18 @@ impl Learned {
                 && kind.is_none_or(|kind| *kind == life.kind)
         };
         self.lifetimes.iter().filter(is_shown).any(|life| life.is_over(then, now))
+    }
+
+    /// The options of runs that are compared with the undisturbed one.
+    pub(crate) fn setting(&self) -> Setting<'_> {
+        Setting { elects: Some(&self.elects), without_events: self.without_events, shift: None }
+    }
+
+    /// Returns what varies by itself at a rest, counted from one. A plan under which an operator is stopped or behind while
+    /// time passes is compared more loosely, because some operators do something at certain times.
+    pub(crate) fn varying_at(&self, rest: usize, plan: &Plan) -> Option<&Varying> {
+        let in_time = self.varying_in_time.get(rest - 1).filter(|_| plan.lasts());
+        in_time.or_else(|| self.varying.get(rest - 1))
     }
 
     /// Returns the first rest after a revision, counted from one.
@@ -150,7 +168,9 @@ fn is_counted(exchange: &Exchange, operators: &[String]) -> bool {
         && (exchange.verb == CALL || exchange.target().is_some_and(counted))
 }
 
-pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
+/// Learns from an undisturbed run, from others that differ in seed, revisions and times, and from one in which much more
+/// time passes.
+pub(crate) fn learn(run: &Run, others: &[Run], later: Option<&Run>) -> Learned {
     let operators = run.operators.clone();
     let worlds_of = |run: &Run| -> Vec<World> {
         run.played.checkpoints.iter().map(|it| World::of(&it.objects)).collect()
@@ -163,6 +183,11 @@ pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
         .map(|(at, world)| Varying::learn(world, runs[1..].iter().filter_map(|worlds| worlds.get(at))));
     let varying: Vec<Varying> = varying.collect();
     let values = Values::learn(&runs, &varying);
+    let later = later.map(worlds_of).unwrap_or_default();
+    let varying_in_time = worlds.iter().zip(&later).enumerate().map(|(at, (world, later))| {
+        Varying::learn(world, runs[1..].iter().filter_map(|worlds| worlds.get(at)).chain([later]))
+    });
+    let varying_in_time: Vec<Varying> = varying_in_time.collect();
     let watched = watched(run, &operators);
     Learned {
         requests: requests(run, &operators),
@@ -171,21 +196,21 @@ pub(crate) fn learn(run: &Run, others: &[Run]) -> Learned {
         children: children::children(run, &operators, &watched),
         pods: children::pods(run),
         elects: elects(run, &operators),
-        managed: managed(run, &operators),
-        made_by_operators: created(run, |by| operators.iter().any(|name| *name == *by))
+        managed: managed(run),
+        made_by_operators: created(run, |by| run.is_operator(by))
             .map(|key| KeyParts::of(key).kind())
             .collect(),
-        authored: created(run, |by| by == "client" || operators.iter().any(|name| *name == *by))
-            .map(str::to_owned)
-            .collect(),
+        authored: created(run, |by| run.is_scenario(by) || run.is_operator(by)).map(str::to_owned).collect(),
         lifetimes: lifetimes(run),
         inputs: inputs(run),
         changes: run.played.changes.clone().unwrap_or_default(),
         timeline: run.timeline.clone(),
+        without_events: false,
         operators,
         watched,
         worlds,
         varying,
+        varying_in_time,
         values,
     }
 }
@@ -248,7 +273,7 @@ fn seen(run: &Run, kinds: &BTreeSet<String>) -> Vec<(String, Seen)> {
     let decisive: BTreeSet<u64> = run
         .exchanges
         .iter()
-        .filter(|it| &*it.by == "client" || run.operators.iter().any(|name| **name == *it.by))
+        .filter(|it| run.is_scenario(&it.by) || run.is_operator(&it.by))
         .filter_map(|it| it.outcome.wrote())
         .collect();
     let changes = run.played.changes.iter().flatten();
@@ -265,7 +290,7 @@ fn seen(run: &Run, kinds: &BTreeSet<String>) -> Vec<(String, Seen)> {
 /// while an operator is stopped: for instance, an object that the scenario recreates may still be waiting for its
 /// deletion.
 pub(crate) fn inputs(run: &Run) -> Vec<String> {
-    let writes = run.exchanges.iter().filter(|it| &*it.by == "client" && it.method != http::Method::GET);
+    let writes = run.exchanges.iter().filter(|it| run.is_scenario(&it.by) && it.method != http::Method::GET);
     let answer = |outcome: &Outcome| match outcome {
         Outcome::Answered { status, .. } => *status,
         _ => 0,
@@ -282,8 +307,12 @@ fn created(run: &Run, by: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
 }
 
 fn lifetimes(run: &Run) -> Vec<Lifetime> {
-    let by_client: BTreeSet<u64> =
-        run.exchanges.iter().filter(|it| &*it.by == "client").filter_map(|it| it.outcome.wrote()).collect();
+    let by_client: BTreeSet<u64> = run
+        .exchanges
+        .iter()
+        .filter(|it| run.is_scenario(&it.by))
+        .filter_map(|it| it.outcome.wrote())
+        .collect();
     let changes = run.played.changes.as_deref().unwrap_or_default();
     let created = changes.iter().filter(|it| it.before.is_none() && by_client.contains(&it.revision));
     let life = |made: &StoredChange| {
@@ -302,9 +331,9 @@ fn is_deleting(json: &[u8]) -> bool {
     !value["metadata"]["deletionTimestamp"].is_null()
 }
 
-fn managed(run: &Run, operators: &[String]) -> BTreeSet<String> {
+fn managed(run: &Run) -> BTreeSet<String> {
     let writes = run.exchanges.iter().filter(|it| it.method != http::Method::GET);
-    let ours = writes.filter(|it| &*it.by == "client" || operators.iter().any(|name| **name == *it.by));
+    let ours = writes.filter(|it| run.is_scenario(&it.by) || run.is_operator(&it.by));
     ours.filter_map(|it| it.target().map(|target| kind_of(&target))).collect()
 }
 

@@ -8,6 +8,7 @@ mod values;
 
 use std::fmt;
 
+use crate::compare::MayDiffer;
 use crate::learn::{Learned, inputs};
 use crate::plan::Plan;
 use crate::run::Run;
@@ -105,6 +106,8 @@ impl Finding {
 pub(crate) struct Rules {
     /// Kinds whose objects must not be destroyed and made again, as `GROUP/PLURAL`.
     pub(crate) precious: Vec<String>,
+    /// What may differ from the undisturbed run.
+    pub(crate) may_differ: Vec<MayDiffer>,
     pub(crate) invariants: Vec<Invariant>,
 }
 
@@ -152,13 +155,13 @@ pub(crate) fn judge(run: &Run, plan: &Plan, learned: &Learned, rules: &Rules) ->
     }
     if is_another_scenario(run, plan, learned) {
         return invariants(run, rules)
-            .or_else(|| ends::left(run, plan, learned))
+            .or_else(|| ends::left(run, plan, (learned, &rules.may_differ)))
             .or_else(|| requests::idempotent(run))
             .or_else(|| requests::observed(run));
     }
     invariants(run, rules)
         .or_else(|| kept::kept(run, learned, &rules.precious))
-        .or_else(|| ends::same_end(run, plan, learned))
+        .or_else(|| ends::same_end(run, plan, (learned, &rules.may_differ)))
         .or_else(|| values::values(run, plan, learned, &rules.precious))
         .or_else(|| requests::idempotent(run))
         .or_else(|| requests::observed(run))

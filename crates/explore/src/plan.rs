@@ -312,6 +312,12 @@ impl Plan {
         self.strikes.iter().any(Strike::leaves_the_path)
     }
 
+    /// Returns whether an operator is stopped or behind for as long as a step of the scenario lasts.
+    pub(crate) fn lasts(&self) -> bool {
+        let is_late = |strike: &Strike| matches!(strike, Strike::Crash { back: Back::AfterRests(_), .. });
+        self.leaves_the_path() || self.strikes.iter().any(is_late)
+    }
+
     /// Whether a clock jumps. What an operator does then may depend on the time, rightly.
     pub(crate) fn moves_a_clock(&self) -> bool {
         self.strikes.iter().any(|strike| matches!(strike, Strike::Clock { .. }))

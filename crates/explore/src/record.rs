@@ -122,6 +122,8 @@ fn page(report: &Report, finding: &Finding, learned: &Learned) -> String {
 }
 
 fn escaped(text: &str) -> String {
+    // XML has no way to write most control characters.
+    let text = text.replace(|it: char| it.is_control() && !matches!(it, '\n' | '\t'), "\u{fffd}");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -143,11 +145,11 @@ mod tests {
             seed: 3,
             timeline: vec![],
         });
-        report.explanations.push("why & how".into());
+        report.explanations.push("why & how\u{1b}".into());
         let xml = junit(&report);
         assert!(xml.contains("tests=\"2\" failures=\"1\""), "{xml}");
         assert!(xml.contains("name=\"crash: 7 plans\""), "{xml}");
-        assert!(xml.contains("<failure message=\"1 &lt; 2\">why &amp; how</failure>"), "{xml}");
-        assert_eq!(json(&report)["findings"][0]["token"], "2.3.");
+        assert!(xml.contains("<failure message=\"1 &lt; 2\">why &amp; how\u{fffd}</failure>"), "{xml}");
+        assert_eq!(json(&report)["findings"][0]["token"], "3.3.");
     }
 }

@@ -7,7 +7,7 @@ use evenkeel_cluster::{Cluster, Exchange, Moment, testing};
 use evenkeel_runtime::LeaderElection;
 use futures::FutureExt as _;
 
-use crate::director::{PlanDirector, Played};
+use crate::director::{PlanDirector, Played, SOMEBODY};
 use crate::plan::Plan;
 use crate::quiet::quietly;
 use crate::script::Script;
@@ -15,10 +15,16 @@ use crate::script::Script;
 /// How much virtual time a cluster may take to come to rest. A disturbed operator may wait for several timeouts and
 /// retries in turn. The store keeps ten minutes of history; half of that leaves room for what came before.
 const SETTLE_LIMIT: Duration = Duration::from_secs(300);
+/// How often nodes renew their leases, which expire after 40 seconds. Renewals are most of what costs time when much virtual
+/// time passes.
+const HEARTBEAT: Duration = Duration::from_secs(30);
 /// The namespace of the leases of operators that have no election of their own.
 const LEASES: &str = "kube-system";
 /// The operator name of the built-in controllers.
 const CONTROLLERS: &str = "kube-controller-manager";
+/// The clients that are neither an operator nor the scenario: the built-in controllers, the foreign client of plans, the
+/// tool that registers the webhooks of operators, and the API server, which calls them.
+const OTHERS: [&str; 4] = [CONTROLLERS, SOMEBODY, "kubectl", "kube-apiserver"];
 
 /// The record of one run.
 pub(crate) struct Run {
@@ -36,18 +42,44 @@ pub(crate) struct Run {
     pub(crate) causes: Vec<String>,
 }
 
+impl Run {
+    /// Returns whether a client is an operator under test, or a replica of one.
+    pub(crate) fn is_operator(&self, by: &str) -> bool {
+        self.operators.iter().any(|operator| operator == by)
+    }
+
+    /// Returns whether an operator or the scenario reads Events.
+    pub(crate) fn reads_events(&self) -> bool {
+        let mut reads = self.exchanges.iter().filter(|it| it.method == http::Method::GET);
+        reads.any(|exchange| {
+            let is_about_events = exchange.target().is_some_and(|it| it.resource == "events");
+            is_about_events && (self.is_operator(&exchange.by) || self.is_scenario(&exchange.by))
+        })
+    }
+
+    /// Returns whether a client is the scenario, as any of the users that it acts as.
+    pub(crate) fn is_scenario(&self, by: &str) -> bool {
+        !self.is_operator(by) && !OTHERS.contains(&by)
+    }
+}
+
 /// The options of a run other than its plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Setting<'a> {
     /// The operators that have a leader election of their own.
     pub(crate) elects: Option<&'a std::collections::BTreeSet<String>>,
-    /// Whether revisions and times are shifted at each rest.
-    pub(crate) shifts: bool,
+    /// Whether the built-in controllers, the scheduler and the nodes send no Events.
+    pub(crate) without_events: bool,
+    /// How much time passes at each rest, and revisions with it.
+    pub(crate) shift: Option<Duration>,
 }
 
 /// Plays the scenario under a plan. The result is a function of scenario, seed and plan.
 pub(crate) fn play(script: &Script, seed: u64, plan: &Plan, setting: Setting<'_>) -> Run {
     let options = script.options.clone().seed(seed).settle_limit(SETTLE_LIMIT);
+    let options = if setting.without_events { options.controller_events(false) } else { options };
+    // Built-in controllers that are under test may be stopped for a while, and their nodes' leases must not expire then.
+    let options = if script.explores_controllers { options } else { options.heartbeat(HEARTBEAT) };
     let played = quietly(|| {
         testing::run(options, |cluster| async move {
             Ok::<_, std::convert::Infallible>(on(script, cluster, plan, setting).await)
@@ -63,7 +95,7 @@ async fn on(script: &Script, cluster: Cluster, plan: &Plan, setting: Setting<'_>
     for operator in plan.replicated() {
         replicate(&cluster, operator, setting.elects.is_some_and(|elects| elects.contains(operator)));
     }
-    let director = PlanDirector::new(cluster.clone(), plan.clone(), setting.shifts);
+    let director = PlanDirector::new(cluster.clone(), plan.clone(), setting.shift);
     cluster.direct(Some(director.clone()));
     let scenario = AssertUnwindSafe((script.play)(cluster.clone())).catch_unwind();
     let failure = tokio::select! {

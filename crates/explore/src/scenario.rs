@@ -11,6 +11,7 @@ use evenkeel_env::Env;
 use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
 
+use crate::compare::MayDiffer;
 use crate::coverage::Coverage;
 use crate::history::PRECIOUS;
 use crate::learn::{Learned, learn};
@@ -27,9 +28,15 @@ use crate::token::Token;
 use crate::view::{Invariant, View, When};
 use crate::{explain, generate, record};
 
-/// The further undisturbed runs that learn what varies by itself: the seed, relative to the first run, and whether
-/// revisions and times are shifted.
-const OTHERS: [(u64, bool); 3] = [(0, true), (1, false), (2, true)];
+/// How much time passes at each rest of the runs that learn what depends on times and revisions: longer than the plans
+/// delay an operator, by timeouts, retries and the expiry of a lease. What comes about by itself in that time, such as a
+/// database that is ready at last, may be there earlier or later in a disturbed run.
+const SHIFT: Duration = Duration::from_secs(97);
+/// The further undisturbed runs that learn what varies by itself: the seed, relative to the first run, and how much times
+/// are shifted.
+const OTHERS: [(u64, Option<Duration>); 3] = [(0, Some(SHIFT)), (1, None), (2, Some(SHIFT))];
+/// The shortest step that counts as one in which the scenario lets time pass: longer than retries take.
+const LONG_STEP: Duration = Duration::from_secs(300);
 
 /// The exploration of one scenario, made by [`explore`], which has an example.
 #[must_use = "nothing is explored until `check` or `run` is called"]
@@ -88,7 +95,7 @@ where
         name: name.to_owned(),
         script: Script { options: testing::options(), play: Box::new(play), explores_controllers: false },
         budget: None,
-        rules: Rules { precious: PRECIOUS.map(str::to_owned).to_vec(), invariants: Vec::new() },
+        rules: Rules { precious: PRECIOUS.map(str::to_owned).to_vec(), ..Rules::default() },
         suppressed: Vec::new(),
         regressions: Vec::new(),
     }
@@ -117,6 +124,21 @@ impl Exploration {
     /// StatefulSets and Secrets are always checked.
     pub fn keeps(mut self, kind: &str) -> Self {
         self.rules.precious.push(kind.to_owned());
+        self
+    }
+
+    /// Names a part of the state that may differ from the undisturbed run: an object as `PLURAL/NAME`, where a `*` at the
+    /// end stands for any ending, and the path of a field as findings show it. An empty path stands for the whole object,
+    /// which may also be missing.
+    ///
+    /// ```
+    /// # use evenkeel_cluster::Cluster;
+    /// # async fn a_life(cluster: Cluster) -> kube::Result<()> { cluster.settled().await; Ok(()) }
+    /// // Ports are given out in the order in which resources are seen.
+    /// evenkeel_explore::explore("a_life", a_life).may_differ("services/*", ".spec.ports").check();
+    /// ```
+    pub fn may_differ(mut self, object: &str, path: &str) -> Self {
+        self.rules.may_differ.push(MayDiffer { object: object.to_owned(), path: path.to_owned() });
         self
     }
 
@@ -235,16 +257,25 @@ impl Exploration {
     /// Plays the scenario undisturbed, with this seed and others, and learns from it.
     fn learn(&self, seed: u64) -> Result<Learned, Box<Finding>> {
         let undisturbed = Plan::default();
-        let first = play(&self.script, seed, &undisturbed, Setting::default());
+        let mut first = play(&self.script, seed, &undisturbed, Setting::default());
+        // Nobody misses the Events that the cluster itself sends, unless somebody reads them.
+        let without_events = self.rules.invariants.is_empty() && !first.reads_events();
+        if without_events {
+            let setting = Setting { without_events, ..Setting::default() };
+            first = play(&self.script, seed, &undisturbed, setting);
+        }
         if let Some(verdict) = judge_undisturbed(&first, &self.rules) {
             return Err(Box::new(finding(verdict, undisturbed, seed, first.timeline)));
         }
-        let other = |(more, shifts)| {
-            let setting = Setting { shifts, ..Setting::default() };
+        let other = |(more, shift)| {
+            let setting = Setting { shift, without_events, ..Setting::default() };
             play(&self.script, seed.wrapping_add(more), &undisturbed, setting)
         };
         let others: Vec<Run> = OTHERS.into_iter().map(other).collect();
-        Ok(learn(&first, &others))
+        // An operator that is stopped while the scenario lets time pass may rightly do less, or more, than one that runs.
+        let longest = longest_step(&first).filter(|longest| *longest >= LONG_STEP);
+        let later = longest.map(|longest| other((0, Some(longest))));
+        Ok(Learned { without_events, ..learn(&first, &others, later.as_ref()) })
     }
 
     /// Plays plans on all cores, and returns the first one, in plan order, in which something is found.
@@ -259,7 +290,7 @@ impl Exploration {
         let (next, best) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
         let results = Mutex::new((report, None::<(usize, (Finding, Option<usize>))>));
         let progress = Progress::new(&self.name, plans.len());
-        let setting = Setting { elects: Some(&learned.elects), ..Setting::default() };
+        let setting = learned.setting();
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(plans.len().max(1));
         std::thread::scope(|scope| {
             for _ in 0..threads {
@@ -306,7 +337,7 @@ impl Exploration {
     fn shrunk(&self, seed: u64, plan: Plan, found: (Finding, Option<usize>), learned: &Learned) -> Finding {
         let (mut least, rest) = (found.0, Cell::new(found.1));
         let oracle = least.oracle;
-        let setting = Setting { elects: Some(&learned.elects), ..Setting::default() };
+        let setting = learned.setting();
         let mut is_found = |smaller: &Plan| {
             let run = play(&self.script, seed, smaller, setting);
             match judge(&run, smaller, learned, &self.rules) {
@@ -328,6 +359,13 @@ impl Exploration {
         }
         least
     }
+}
+
+/// Returns how much virtual time the longest step of a run took.
+fn longest_step(run: &Run) -> Option<Duration> {
+    let times = run.played.checkpoints.iter().map(|it| it.after);
+    let steps = times.clone().zip(times.skip(1)).map(|(from, to)| to.saturating_sub(from));
+    steps.max()
 }
 
 /// Adds a run to the report.

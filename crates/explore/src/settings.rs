@@ -1,6 +1,7 @@
 //! The settings of an exploration, read from environment variables.
 
 use std::fmt;
+use std::num::NonZero;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub enum Budget {
     Full,
     /// As many plans as can be played in this time.
     Time(Duration),
+    /// This many plans, in the order of all plans.
+    Plans(usize),
 }
 
 impl Budget {
@@ -41,13 +44,14 @@ impl Budget {
             Self::Quick => (QUICK_PLANS, 0),
             Self::Full => (usize::MAX, FULL_PAIRS),
             Self::Time(_) => (usize::MAX, usize::MAX),
+            Self::Plans(plans) => (plans, plans),
         }
     }
 
     pub(crate) fn time(self) -> Option<Duration> {
         match self {
             Self::Time(time) => Some(time),
-            Self::Quick | Self::Full => None,
+            Self::Quick | Self::Full | Self::Plans(_) => None,
         }
     }
 }
@@ -56,7 +60,10 @@ impl FromStr for Budget {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = "expected quick, full, or a time such as 90s or 10m";
+        let wrong = "expected quick, full, a time such as 90s or 10m, or a number of plans such as 200";
+        if let Ok(plans) = text.parse::<NonZero<usize>>() {
+            return Ok(Self::Plans(plans.get()));
+        }
         match text {
             "quick" => return Ok(Self::Quick),
             "full" => return Ok(Self::Full),
@@ -76,6 +83,7 @@ impl fmt::Display for Budget {
             Self::Quick => f.write_str("quick"),
             Self::Full => f.write_str("full"),
             Self::Time(time) => write!(f, "{}s", time.as_secs()),
+            Self::Plans(plans) => write!(f, "{plans}"),
         }
     }
 }
@@ -93,11 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_a_word_or_a_time() {
+    fn a_budget_is_a_word_a_time_or_a_number() {
         assert_eq!("quick".parse(), Ok(Budget::Quick));
         assert_eq!("10m".parse(), Ok(Budget::Time(Duration::from_secs(600))));
-        assert!("10".parse::<Budget>().is_err());
-        for wrong in ["", "m", "10\u{b5}", "-1s", "18446744073709551615h"] {
+        assert_eq!("200".parse(), Ok(Budget::Plans(200)));
+        for wrong in ["", "m", "0", "10\u{b5}", "-1s", "18446744073709551615h"] {
             assert!(wrong.parse::<Budget>().is_err(), "{wrong}");
         }
     }

@@ -13,8 +13,20 @@ use serde_json::{Map, Value};
 /// Kinds that built-in controllers derive from other objects. Comparing them would add nothing.
 const DERIVED: [&str; 6] =
     ["endpoints", "endpointslices", "controllerrevisions", "events", "leases", "podmetrics"];
-/// Namespaces of the cluster itself.
+/// Namespaces of the cluster itself. Only the objects in them that were written after the scenario began are compared.
 const SYSTEM_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
+/// Cluster-scoped kinds that are not compared: what the cluster itself keeps, and what follows from other objects.
+const LEFT_OUT: [&str; 9] = [
+    "nodes",
+    "csinodes",
+    "volumeattachments",
+    "persistentvolumes",
+    "customresourcedefinitions",
+    "apiservices",
+    "certificatesigningrequests",
+    "flowschemas",
+    "prioritylevelconfigurations",
+];
 /// Metadata fields that differ between equivalent objects.
 const VOLATILE_METADATA: [&str; 6] =
     ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"];
@@ -137,16 +149,21 @@ fn without_template_hash(key: &str, object: Value) -> (String, Value) {
     (key.replace(&hash, ""), serde_json::from_str(&text).unwrap_or(object))
 }
 
-/// Returns whether an object is compared: objects in namespaces of the scenario, and cluster-scoped custom resources.
+/// Returns whether an object is compared.
 fn is_compared(key: &str) -> bool {
     let parts = KeyParts::of(key);
-    if DERIVED.contains(&parts.plural) || SYSTEM_NAMESPACES.contains(&parts.namespace) {
+    if DERIVED.contains(&parts.plural) || (parts.namespace.is_empty() && LEFT_OUT.contains(&parts.plural)) {
         return false;
     }
-    if parts.plural == "serviceaccounts" && parts.name == "default" {
-        return false;
-    }
-    !parts.namespace.is_empty() || is_custom(parts.group)
+    parts.plural != "serviceaccounts" || parts.name != "default"
+}
+
+/// Returns whether a key is one of the cluster itself: cluster-scoped and of a built-in kind, or in a system namespace.
+/// Such objects are compared only if they were written after the scenario began.
+pub(crate) fn is_of_the_cluster(key: &str) -> bool {
+    let parts = KeyParts::of(key);
+    let is_system = SYSTEM_NAMESPACES.contains(&parts.namespace);
+    is_system || (parts.namespace.is_empty() && !is_custom(parts.group))
 }
 
 /// Returns whether a group is not one of Kubernetes' own.

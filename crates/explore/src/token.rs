@@ -1,7 +1,7 @@
 //! Tokens: a plan and its seed in one word. `EVENKEEL_PLAN=TOKEN` plays exactly that run again.
 //!
 //! ```text
-//! 2.0.crash:site:5:before:now+fail:site:7:conflict+until:3
+//! 3.0.crash:site:5:before:now+fail:site:7:conflict+until:3
 //! │ │ └ the strikes, joined by +, and the rest at which the scenario is broken off
 //! │ └ the seed
 //! └ the version of this form
@@ -15,7 +15,7 @@ use evenkeel_cluster::{CrashMoment, Fault};
 use crate::plan::{Back, Late, Mishap, Plan, Point, Stop, Strike};
 
 /// The version of the token format. It changes whenever an old token would play another run.
-const VERSION: &str = "2";
+const VERSION: &str = "3";
 
 /// The largest number of a request or of a rest. Players add such numbers; no scenario comes near it.
 const COUNT_MAX: usize = 1_000_000_000;
@@ -319,7 +319,7 @@ mod tests {
     fn an_old_token_says_so() {
         let old: Result<Token, _> = "1.7.crash:site:5".parse();
         assert_eq!(old, Err(TokenError::Version { found: "1".into() }));
-        let broken: Result<Token, _> = "2.7.crush:site:5".parse();
+        let broken: Result<Token, _> = "3.7.crush:site:5".parse();
         assert_eq!(broken, Err(TokenError::Malformed { part: "crush:site:5".into() }));
     }
 

@@ -89,7 +89,7 @@ fn an_explanation_says_what_happened_and_how_to_play_it_again() {
     let told = [
         "secrets/a-2 is missing",
         "half crashed before the answer to its request 1 (create secrets/a), and started again at once.",
-        "EVENKEEL_PLAN=2.0.crash:half:1:unanswered:now cargo test a_life",
+        "EVENKEEL_PLAN=3.0.crash:half:1:unanswered:now cargo test a_life",
     ];
     for text in told {
         assert!(report.contains(text), "{text}: {report}");

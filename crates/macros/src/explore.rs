@@ -52,13 +52,20 @@ impl Options {
             match name.as_str() {
                 "crate" => options.facade = value.into_token_stream(),
                 "accept" => {
-                    let (finding, reason) = accepted(&value)?;
+                    let (finding, reason) = two_parts(&value)
+                        .ok_or_else(|| wrong(&value, "a finding is accepted as \"NAME: why\""))?;
                     options.exploration.extend(quote!(.accept(#finding, #reason)));
+                }
+                "may_differ" => {
+                    let (object, field) = two_parts(&value).ok_or_else(|| {
+                        wrong(&value, "what may differ is named as \"PLURAL/NAME: .path.of.the.field\"")
+                    })?;
+                    options.exploration.extend(quote!(.may_differ(#object, #field)));
                 }
                 name if CLUSTER.contains(&name) => options.cluster.extend(quote!(.#path(#value))),
                 name if EXPLORATION.contains(&name) => options.exploration.extend(quote!(.#path(#value))),
                 _ => {
-                    let known = [&CLUSTER[..], &EXPLORATION[..], &["accept", "crate"]].concat();
+                    let known = [&CLUSTER[..], &EXPLORATION[..], &["accept", "may_differ", "crate"]].concat();
                     return Err(Error::new_spanned(
                         path,
                         format!("unknown option: it is one of {}", known.join(", ")),
@@ -70,16 +77,18 @@ impl Options {
     }
 }
 
-/// Parses the name and the reason of an accepted finding, as in `"kept:secrets/web: it is recreated on purpose"`.
-fn accepted(value: &Expr) -> Result<(String, String), Error> {
+fn wrong(value: &Expr, why: &str) -> Error {
+    Error::new_spanned(value, why)
+}
+
+/// Parses a name and what belongs to it, as in `"kept:secrets/web: it is recreated on purpose"`.
+fn two_parts(value: &Expr) -> Option<(String, String)> {
     let text = match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value(),
         _ => String::new(),
     };
-    let parts = text.split_once(": ").filter(|(name, reason)| !name.is_empty() && !reason.trim().is_empty());
-    let (name, reason) =
-        parts.ok_or_else(|| Error::new_spanned(value, "a finding is accepted as \"NAME: why\""))?;
-    Ok((name.to_owned(), reason.trim().to_owned()))
+    let (name, rest) = text.split_once(": ")?;
+    (!name.is_empty() && !rest.trim().is_empty()).then(|| (name.to_owned(), rest.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -108,12 +117,17 @@ mod tests {
         assert!(text.contains(". nodes (2)") && text.contains(". keeps (\"apps/deployments\")"), "{text}");
         let text = check(quote!(accept = "kept:secrets/web: on purpose"), scenario());
         assert!(text.contains(". accept (\"kept:secrets/web\" , \"on purpose\")"), "{text}");
+        let text = check(quote!(may_differ = "services/*: .spec.ports"), scenario());
+        assert!(text.contains(". may_differ (\"services/*\" , \".spec.ports\")"), "{text}");
     }
 
     #[test]
     fn mistakes_are_told() {
         assert!(check(quote!(seed = 7), scenario()).starts_with("unknown option"));
         assert!(check(quote!(accept = "kept"), scenario()).starts_with("a finding is accepted as"));
+        assert!(
+            check(quote!(may_differ = "services/a"), scenario()).starts_with("what may differ is named as")
+        );
         let sync = check(
             quote!(),
             quote!(

@@ -90,10 +90,11 @@ pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
 /// |---|---|
 /// | `keeps = "apps/deployments"` | a kind whose objects must not be deleted and recreated, as `GROUP/PLURAL`; may be repeated |
 /// | `accept = "kept:secrets/web: it is recreated on purpose"` | a finding that is accepted, and the reason; may be repeated |
+/// | `may_differ = "services/*: .spec.ports"` | a field of objects that need not equal that of the undisturbed run; may be repeated |
 /// | `regressions = "plans.txt"` | a file of the package with tokens, one a line, that are always played |
 ///
-/// `EVENKEEL_EXPLORE=quick`, `full` or a time such as `10m` says how much is explored. `EVENKEEL_PLAN=…` plays one plan
-/// again, as a failed exploration prints it.
+/// `EVENKEEL_EXPLORE=quick`, `full`, a time such as `10m` or a number of plans says how much is explored.
+/// `EVENKEEL_PLAN=…` plays one plan again, as a failed exploration prints it.
 ///
 /// ```text
 /// #[evenkeel::explore]

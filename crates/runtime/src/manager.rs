@@ -89,6 +89,7 @@ pub struct Manager {
     observers: Observers,
     serving: Serving,
     later_looks_are_work: bool,
+    sends_events: bool,
     #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "there are none"))]
     hooks: Hooks,
 }
@@ -179,6 +180,7 @@ impl Manager {
             observers: Observers::default(),
             serving: Serving::default(),
             later_looks_are_work: false,
+            sends_events: true,
             hooks: Hooks::default(),
         }
     }
@@ -281,6 +283,12 @@ impl Manager {
     /// rest if its successful reconcile wrote nothing and only asked for a later look. Has no effect on a real cluster.
     pub fn later_looks_are_work(mut self) -> Self {
         self.later_looks_are_work = true;
+        self
+    }
+
+    /// Drops the Events that controllers record, instead of sending them. For simulations in which nobody reads Events.
+    pub fn without_events(mut self) -> Self {
+        self.sends_events = false;
         self
     }
 

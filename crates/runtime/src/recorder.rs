@@ -61,7 +61,8 @@ impl EventType {
 /// ```
 #[derive(Clone)]
 pub struct Recorder {
-    waiting: mpsc::Sender<Note>,
+    /// `None` if events are not sent.
+    waiting: Option<mpsc::Sender<Note>>,
     station: Station,
     reporter: std::sync::Arc<str>,
 }
@@ -86,10 +87,19 @@ pub(crate) fn channel(
 ) -> (Recorder, impl Future<Output = ()> + Send) {
     let (waiting, notes) = mpsc::channel(WAITING_MAX);
     let station = env.ledger().station("events to record");
-    (Recorder { waiting, station, reporter: "evenkeel".into() }, Sender::new(client, env).run(notes, closing))
+    (
+        Recorder { waiting: Some(waiting), station, reporter: "evenkeel".into() },
+        Sender::new(client, env).run(notes, closing),
+    )
 }
 
 impl Recorder {
+    /// A recorder that drops all events.
+    pub(crate) fn silent(env: &Env) -> Self {
+        let station = env.ledger().station("events to record");
+        Self { waiting: None, station, reporter: "evenkeel".into() }
+    }
+
     /// The recorder of one controller, which is named as the reporter of its events.
     pub(crate) fn named(&self, reporter: std::sync::Arc<str>) -> Self {
         Self { reporter, ..self.clone() }
@@ -114,6 +124,7 @@ impl Recorder {
         reason: &str,
         note: impl Into<String>,
     ) {
+        let Some(waiting) = &self.waiting else { return };
         let note = Note {
             reporter: self.reporter.clone(),
             regarding,
@@ -122,7 +133,7 @@ impl Recorder {
             text: note.into(),
             _work: self.station.enter(),
         };
-        if self.waiting.try_send(note).is_err() {
+        if waiting.try_send(note).is_err() {
             tracing::warn!(reason, "an event was dropped: too many wait to be sent");
         }
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, bootstrap};
 use evenkeel_controllers::node::logs::Logs;
 use evenkeel_env::{Env, SettingError};
+use evenkeel_runtime::Manager;
 use evenkeel_store::{OpenError, Options as StoreOptions, Store};
 use parking_lot::Mutex;
 
@@ -161,14 +162,16 @@ impl Builder {
 
     async fn run_controllers(&self, cluster: &Cluster, mut beginning: Beginning) -> Result<(), StartError> {
         let root_ca = cluster.inner.authority.get().map(Authority::certificate);
+        let sends_events = self.controller_events;
         let (env, mut options) = (cluster.env().clone(), self.controller_options(root_ca));
         let signer = ClusterSigner { authority: cluster.inner.authority.clone(), env: env.clone() };
         options.signer = Some(Arc::new(signer));
         self.pod_rules.iter().for_each(|rule| cluster.inner.rules.add(rule.clone()));
         (options.nodes.rules, options.nodes.logs) = (cluster.inner.rules.clone(), cluster.inner.logs.clone());
         let Some(server) = cluster.inner.server.as_ref().filter(|_| self.lazy_controllers) else {
-            cluster
-                .run_manager(CONTROLLERS, move |manager| evenkeel_controllers::all(&env, &options)(manager));
+            cluster.run_manager(CONTROLLERS, move |manager| {
+                evenkeel_controllers::all(&env, &options)(with_events(manager, sends_events))
+            });
             return Ok(());
         };
         if beginning == Beginning::New {
@@ -181,13 +184,18 @@ impl Builder {
             let _ = cluster.inner.follower.set(follower);
         }
         cluster.run_manager(CONTROLLERS, move |manager| {
-            let manager = evenkeel_controllers::all(&env, &options)(manager.resource_use(uses.clone()));
+            let manager = with_events(manager, sends_events).resource_use(uses.clone());
+            let manager = evenkeel_controllers::all(&env, &options)(manager);
             // After a crash the nodes register again, as real ones do.
             options.nodes.registered = false;
             manager
         });
         Ok(())
     }
+}
+
+fn with_events(manager: Manager, sends_events: bool) -> Manager {
+    if sends_events { manager } else { manager.without_events() }
 }
 
 /// The state that a cluster begins with.

@@ -51,7 +51,7 @@ impl Cluster {
     }
 
     /// Adds to a failed wait why the cluster does not rest.
-    pub(super) fn explained(&self, mut unsettled: Unsettled) -> Unsettled {
+    pub fn explained(&self, mut unsettled: Unsettled) -> Unsettled {
         let mut reasons = failing(&self.record_of(|operator| operator != CONTROLLERS));
         let moments = self.moments();
         reasons.extend(self.unfinished(&moments, &unsettled.pending));

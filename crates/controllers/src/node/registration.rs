@@ -1,12 +1,14 @@
 //! The Node and Lease objects of the simulated nodes.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use serde_json::json;
 
+use super::HEARTBEAT;
 use super::logs::Logs;
 use super::rules::Rules;
 use crate::kinds::{Lease, Node};
@@ -24,6 +26,8 @@ pub struct NodeOptions {
     pub memory: String,
     /// How many pods each node can run.
     pub pods: u32,
+    /// How often a node renews its lease, which expires after 40 seconds.
+    pub heartbeat: Duration,
     /// Whether `initial_objects` has registered the nodes already, so that their controller only has to renew their
     /// leases.
     pub registered: bool,
@@ -40,6 +44,7 @@ impl Default for NodeOptions {
             cpu: "32".to_owned(),
             memory: "256Gi".to_owned(),
             pods: 110,
+            heartbeat: HEARTBEAT,
             registered: false,
             rules: Rules::default(),
             logs: Logs::default(),

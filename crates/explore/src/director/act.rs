@@ -171,7 +171,7 @@ async fn send(cluster: &evenkeel_cluster::Cluster, method: &str, path: &str, bod
 }
 
 /// The name of the client that is neither the scenario nor an operator.
-const SOMEBODY: &str = "somebody";
+pub(crate) const SOMEBODY: &str = "somebody";
 
 /// Returns whether the object with this key is the one at this path of the API.
 pub(crate) fn is_at(key: &str, path: &str) -> bool {

@@ -10,10 +10,8 @@ use serde_json::Value;
 use super::act::Act;
 use super::{Checkpoint, Lagged, PlanDirector, State, healing_time, watches_of};
 use crate::plan::{Point, Strike};
-use crate::state::KeyParts;
+use crate::state::{KeyParts, is_of_the_cluster};
 
-/// How much virtual time passes at each rest of the run that learns what depends on time.
-const SHIFT: Duration = Duration::from_secs(17);
 /// How much longer than a lease duration a takeover may last: two retry periods and their jitter.
 const TAKE_OVER: Duration = Duration::from_secs(5);
 
@@ -35,8 +33,10 @@ impl PlanDirector {
         if !returns.is_empty() {
             return (returns, true);
         }
-        if self.shifts && !std::mem::replace(&mut state.shifted_here, true) {
-            return (vec![Act::Shift, Act::Wait(SHIFT)], true);
+        if let Some(shift) = self.shift
+            && !std::mem::replace(&mut state.shifted_here, true)
+        {
+            return (vec![Act::Shift, Act::Wait(shift)], true);
         }
         if !std::mem::replace(&mut state.struck_here, true) {
             let strikes = self.strikes_at(&mut state, rest);
@@ -208,13 +208,20 @@ impl PlanDirector {
     fn keep(&self, state: &mut State, revision: u64) {
         let disturbed = state.is_disturbed();
         self.gather(state, revision);
-        let objects = self.cluster.stored_objects();
+        let mut objects = self.cluster.stored_objects();
+        objects.retain(|object| object.revision > self.began || !is_of_the_cluster(&object.key));
         // A scenario that was broken off is compared with the undisturbed run at the rest where it ended.
         let rest = match self.plan.until {
             Some(until) if state.finishing => until,
             _ => state.rests + 1,
         };
-        state.played.checkpoints.push(Checkpoint { rest, revision, objects, disturbed });
+        state.played.checkpoints.push(Checkpoint {
+            rest,
+            revision,
+            after: self.since.elapsed(),
+            objects,
+            disturbed,
+        });
     }
 
     /// Adds the changes since the last call to the history.

@@ -9,7 +9,7 @@ use crate::director::change_of;
 use crate::run::Run;
 use crate::state::{KeyParts, has_controller};
 
-/// A child of an operator: an object that the operator writes and watches, and that has an owner.
+/// A child of an operator: an object that the operator writes, watches and looks after.
 #[derive(Clone, Debug)]
 pub(crate) struct Child {
     pub(crate) operator: String,
@@ -31,7 +31,7 @@ pub(crate) struct Pod {
     pub(crate) node: String,
 }
 
-/// Returns the objects that an operator wrote and watches, and that have an owner.
+/// Returns the objects that an operator wrote and watches, and that it looks after.
 pub(super) fn children(
     run: &Run,
     operators: &[String],
@@ -70,15 +70,32 @@ fn name_of(run: &Run, name: &str, wrote: u64) -> Option<String> {
     Some(KeyParts::of(changes[at].key()).name.to_owned())
 }
 
-/// Returns whether changes of objects of this kind trigger a reconcile of an operator. Operators that do not use this
-/// runtime do not report it, and count as not triggered.
-fn wakes(run: &Run, object: &Value) -> bool {
-    let kind = format!("{} ", object["kind"].as_str().unwrap_or_default());
-    run.causes.is_empty() || run.causes.iter().any(|causes| causes.contains(&kind))
+/// Returns whether an operator looks after an object: an object with an owner whose kind triggers reconciles, or one
+/// without an owner that triggers reconciles itself and that an operator has created. Operators that do not use this
+/// runtime do not report what triggers them, and count as triggered by what they own.
+fn is_looked_after(run: &Run, object: &Value, made_by_operator: bool) -> bool {
+    let metadata = &object["metadata"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let kind = format!("{} ", text(&object["kind"]));
+    if !metadata["deletionTimestamp"].is_null() {
+        return false;
+    }
+    if has_controller(object) {
+        return run.causes.is_empty() || run.causes.iter().any(|causes| causes.contains(&kind));
+    }
+    let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
+    let key = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
+    let this = format!("{kind}{key} ");
+    made_by_operator && run.causes.iter().any(|causes| causes.contains(&this))
 }
 
-/// Returns the rests at which an object exists, has an owner, has not finished, and triggers an operator.
-fn found(run: &Run, (kind, namespace, name): &(String, String, String)) -> Vec<(usize, Value)> {
+/// Returns the rests at which an object exists, has not finished, and is looked after by an operator.
+fn found(run: &Run, object: &(String, String, String)) -> Vec<(usize, Value)> {
+    let (kind, namespace, name) = object;
+    let made_by_operator = lives(run, object).iter().any(|(made, _)| {
+        let mut ours = run.exchanges.iter().filter(|it| run.is_operator(&it.by));
+        ours.any(|exchange| exchange.outcome.wrote() == Some(*made))
+    });
     let checkpoints = run.played.checkpoints.iter();
     let found = checkpoints.filter_map(|checkpoint| {
         let object = checkpoint.objects.iter().find(|object| {
@@ -86,8 +103,8 @@ fn found(run: &Run, (kind, namespace, name): &(String, String, String)) -> Vec<(
             parts.name == name && parts.namespace == namespace && parts.kind() == *kind
         })?;
         let value: Value = serde_json::from_slice(&object.json).ok()?;
-        let is_looked_after = is_owned(&value) && !is_finished(kind, &value) && wakes(run, &value);
-        is_looked_after.then_some((checkpoint.rest, value))
+        let is_child = !is_finished(kind, &value) && is_looked_after(run, &value, made_by_operator);
+        is_child.then_some((checkpoint.rest, value))
     });
     found.collect()
 }

@@ -1,7 +1,7 @@
 //! Compares the states at rest with those of the undisturbed run.
 
 use super::{Oracle, Verdict};
-use crate::compare::{Difference, differences};
+use crate::compare::{Difference, MayDiffer, differences, without_allowed};
 use crate::learn::Learned;
 use crate::plan::Plan;
 use crate::run::Run;
@@ -11,11 +11,16 @@ use crate::state::{KeyParts, World};
 const DIFFERENCES_TOLD: usize = 6;
 
 /// Compares the state at each rest at which no disturbance was active.
-pub(super) fn same_end(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict> {
+pub(super) fn same_end(
+    run: &Run,
+    plan: &Plan,
+    (learned, may_differ): (&Learned, &[MayDiffer]),
+) -> Option<Verdict> {
     run.played.checkpoints.iter().filter(|checkpoint| !checkpoint.disturbed).find_map(|checkpoint| {
         let rest = checkpoint.rest;
-        let (expected, varying) = (learned.worlds.get(rest - 1)?, learned.varying.get(rest - 1)?);
+        let (expected, varying) = (learned.worlds.get(rest - 1)?, learned.varying_at(rest, plan)?);
         let mut found = differences(expected, &World::of(&checkpoint.objects), varying);
+        without_allowed(&mut found, may_differ);
         found.retain(|difference| !(plan.leaves_the_path() && is_residue(difference, run, learned)));
         let first = found.first()?;
         let object = KeyParts::of(&first.object).short();
@@ -59,10 +64,15 @@ fn was_deleted_by_operator(key: &str, run: &Run) -> bool {
 /// Checks runs whose states cannot be compared because a step of the scenario had another effect. What an operator
 /// makes exists only as long as its cause, so at the end nothing of it may exist that the undisturbed run does not
 /// have.
-pub(super) fn left(run: &Run, plan: &Plan, learned: &Learned) -> Option<Verdict> {
+pub(super) fn left(
+    run: &Run,
+    plan: &Plan,
+    (learned, may_differ): (&Learned, &[MayDiffer]),
+) -> Option<Verdict> {
     let last = run.played.checkpoints.last().filter(|last| !last.disturbed)?;
-    let (expected, varying) = (learned.worlds.get(last.rest - 1)?, learned.varying.get(last.rest - 1)?);
+    let (expected, varying) = (learned.worlds.get(last.rest - 1)?, learned.varying_at(last.rest, plan)?);
     let mut found = differences(expected, &World::of(&last.objects), varying);
+    without_allowed(&mut found, may_differ);
     found.retain(|it| it.path.is_empty() && it.found.is_some() && !is_residue(it, run, learned));
     let made_by_operators = |difference: &Difference| {
         let kind = KeyParts::of(&difference.object).kind();

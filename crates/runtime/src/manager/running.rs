@@ -17,7 +17,7 @@ use super::stage::Stages;
 use super::{Manager, ManagerError};
 use crate::controller::{Host, SYNC_TIMEOUT};
 use crate::error::chain;
-use crate::recorder;
+use crate::recorder::{self, Recorder};
 use crate::tasks::Tasks;
 
 impl Manager {
@@ -100,8 +100,13 @@ impl Manager {
         self.flight.describe_watches(move || informers().map(|it| it.watches()).unwrap_or_default());
         self.start_serving(tasks, stages);
         let stop = stages.events.stop.clone();
-        let (recorder, recording) = recorder::channel(self.client.clone(), self.env.clone(), stop);
-        stages.events.start(tasks, "events".into(), recording.map(Ok));
+        let recorder = if self.sends_events {
+            let (recorder, recording) = recorder::channel(self.client.clone(), self.env.clone(), stop);
+            stages.events.start(tasks, "events".into(), recording.map(Ok));
+            recorder
+        } else {
+            Recorder::silent(&self.env)
+        };
         let [filled, begun, elected] = std::array::from_fn(|_| CancellationToken::new());
         let before = Arc::new(Before(begun.clone()));
         self.wait_for_caches(tasks, stages, filled.clone(), before.clone());

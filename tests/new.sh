@@ -3,15 +3,17 @@
 # operator whose tests pass, which runs on its embedded cluster, and which Helm installs on `evenkeel up`, where it runs as a
 # process of this script with the rights of its ServiceAccount.
 # Usage: tests/new.sh [folder of the binaries]; EVENKEEL_HELM names helm, if it is not in the PATH. EVENKEEL_NEW=full also
-# does what the CI workflow of a new operator does, and measures its static binary.
+# builds what `cargo add` alone leads to, does the same with webhooks and outside of namespaces, does what the CI workflow of a
+# new operator does, and measures its static binary.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 binaries=$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug}")
 helm=${EVENKEEL_HELM:-helm}
 evenkeel=$binaries/evenkeel
-# The operators are built with the dependencies of this workspace in the same versions, which need not be built again.
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
+# The operators are built with the dependencies of this workspace in the same versions, which need not be built again. The
+# variable is that of the workspace: another value would build the types of Kubernetes, and all that uses them, again and again.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target} K8S_OPENAPI_ENABLED_VERSION=1.36
 . tests/checks.sh
 operator=
 end_operator() {
@@ -21,8 +23,11 @@ end_operator() {
 trap 'end_operator; cleanup' EXIT
 
 # in_folder FOLDER COMMAND...: runs a command in a folder. The folders of this script are outside of the workspace, so that its
-# settings for cargo do not apply, and no version of Kubernetes is chosen.
-in_folder() { (cd "$work/$1" && shift && env -u K8S_OPENAPI_ENABLED_VERSION "$@"); }
+# settings for cargo do not apply.
+in_folder() { (cd "$work/$1" && shift && "$@"); }
+
+# on_its_own COMMAND...: runs a command without the workspace's choice of a Kubernetes version.
+on_its_own() { in_folder hello env -u K8S_OPENAPI_ENABLED_VERSION CARGO_TARGET_DIR="$CARGO_TARGET_DIR/new" "$@"; }
 
 # until_it_works COMMAND...: tries a command for at most a minute.
 until_it_works() {
@@ -55,13 +60,16 @@ fn main() {
 }
 RUST
 cp Cargo.lock "$work/hello"
-expect "it builds with nothing else" '' in_folder hello cargo check --quiet
+expect "a version of Kubernetes is chosen" 'k8s-openapi feature "v1_36"' on_its_own cargo tree -e features -i k8s-openapi
+if [ "${EVENKEEL_NEW:-}" = full ]; then
+  expect "it builds with nothing else" '' on_its_own cargo check --quiet
+fi
 
 # start NAME [FLAGS]: starts an operator by `evenkeel new`.
 start() {
   local name=$1
   expect "new $name" "created $name" in_folder . "$evenkeel" new "$@" --group shop.example.com --path "$root" </dev/null
-  refuse "new $name again" 'is there already: nothing was written' in_folder . "$evenkeel" new "$@" </dev/null
+  refuse "new $name again" 'already exists: nothing was written' in_folder . "$evenkeel" new "$@" </dev/null
   cp Cargo.lock "$work/$name"
   expect "the tests of $name" 'test result: ok. [1-9]' in_folder "$name" cargo test --quiet
   expect "the format of $name" '' in_folder "$name" cargo fmt --check
@@ -73,13 +81,14 @@ start() {
 
 # embedded NAME KUBECTL...: runs an operator on its embedded cluster until the kubectl command prints `hello`.
 embedded() {
-  local name=$1
+  # Not `name`, which is a variable of `expect`, too.
+  local shop=$1
   shift
-  (cd "$work/$name" && TMPDIR=$work exec cargo run --quiet -- --embedded --samples) >"$work/$name.out" 2>"$work/$name.log" &
+  (cd "$work/$shop" && TMPDIR=$work exec cargo run --quiet -- --embedded --samples) >"$work/$shop.out" 2>"$work/$shop.log" &
   operator=$!
-  until_it_works grep -q '^kubectl: ' "$work/$name.out"
-  greets() { [ "$(k --kubeconfig "$work/$name.kubeconfig" "$@")" = hello ]; }
-  expect "$name reconciles its sample" '' until_it_works greets "$@"
+  until_it_works grep -q '^kubectl: ' "$work/$shop.out"
+  greets() { [ "$(k --kubeconfig "$work/$shop.kubeconfig" "$@")" = hello ]; }
+  expect "$shop reconciles its sample" '' until_it_works greets "$@"
 }
 
 # --- an operator -----------------------------------------------------------------------------------------------------
@@ -115,13 +124,25 @@ end_operator
 expect "uninstall" 'uninstalled' h uninstall shop
 
 # --- with webhooks, and outside of namespaces --------------------------------------------------------------------------
-start hook-shop --cluster-scoped --webhook
-embedded hook-shop get configmap sample -o 'jsonpath={.data.message}'
-refuse "its webhook is asked" 'spec.message: Invalid value: "bye ": must not begin or end with a space' \
-  k --kubeconfig "$work/hook-shop.kubeconfig" patch hookshop sample --type=merge -p '{"spec":{"message":"bye "}}'
-end_operator
-
 if [ "${EVENKEEL_NEW:-}" = full ]; then
+  start hook-shop --cluster-scoped --webhook
+  embedded hook-shop get configmap sample -o 'jsonpath={.data.message}'
+  refuse "its webhook is asked" 'spec.message: Invalid value: "bye ": must not begin or end with a space' \
+    k --kubeconfig "$work/hook-shop.kubeconfig" patch hookshop sample --type=merge -p '{"spec":{"message":"bye "}}'
+  end_operator
+
+  # --- mistakes ----------------------------------------------------------------------------------------------------------
+  # mistake NAME FILE SED PATTERN: the tests of web-shop fail after this change of a file, and say what to do.
+  mistake() {
+    cp "$work/web-shop/$2" "$work/kept"
+    sed -i "$3" "$work/web-shop/$2"
+    refuse "$1" "$4" in_folder web-shop cargo test --quiet
+    cp "$work/kept" "$work/web-shop/$2"
+  }
+  mistake "who forgets owns" src/lib.rs '/owns ConfigMap,/d' 'add `owns .*ConfigMap` to `WebShopKinds` in its `kinds!`'
+  mistake "who forgets the definition" tests/it.rs '/WebShop::crd/d' 'apply its CustomResourceDefinition first'
+  mistake "who does more than was recorded" verbs.txt '/^configmaps: /d' 'EVENKEEL_UPDATE=1'
+
   # What the Dockerfile does, if the target is installed.
   target=$(uname -m)-unknown-linux-musl
   if rustup target list --installed 2>/dev/null | grep -qx "$target"; then

@@ -104,6 +104,8 @@ export class Model {
     const sent = it.requests?.findLast((one) => one.code > 0 && one.code < 400 && undoable(one));
     const change = sent && undoable(sent);
     if (!sent || !change) return fight;
+    // A phase that goes to and fro within one operator is no fight.
+    if (it.requests?.some((one) => one.changes?.some((other) => other.path === change.path && other.from === change.to && other.to === change.from))) return null;
     const same = fight?.undone && it.at - fight.last.at <= ROUND_MAX && fight.undone.path === change.path && fight.undone.from === change.from && fight.undone.to === change.to;
     if (fight && same) return { ...fight, last: it, count: fight.count + 1, sent };
     return { from: it, last: it, count: 1, sent, fields: [change.path], undone: change };

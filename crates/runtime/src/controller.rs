@@ -364,10 +364,10 @@ async fn primary<K: Object, S>(
     match ctx.inner.scope.primary::<K>() {
         Some(informer) if !ctx.is_behind() => {
             let found = informer.get(ctx.request());
-            if let Some(version) = found.as_ref().and_then(|found| found.meta().resource_version.as_deref()) {
-                if let Some(notes) = ctx.inner.tally.lock().recorded() {
-                    notes.revision = version.parse().unwrap_or_default();
-                }
+            if let Some(version) = found.as_ref().and_then(|found| found.meta().resource_version.as_deref())
+                && let Some(notes) = ctx.inner.tally.lock().recorded()
+            {
+                notes.revision = version.parse().unwrap_or_default();
             }
             Ok(found)
         }

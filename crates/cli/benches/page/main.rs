@@ -31,7 +31,8 @@ fn number(name: &str, default: usize) -> usize {
 }
 
 fn main() -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
     runtime.block_on(measure())
 }
 
@@ -100,10 +101,12 @@ impl Server {
         let kubeconfig = folder.join(name);
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
         command.args(["up", "--bind", "127.0.0.1:0", "--no-controllers", "--nodes", "0", "--kubeconfig"]);
-        let mut child = command.arg(&kubeconfig).args(more).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut child =
+            command.arg(&kubeconfig).args(more).stdout(Stdio::piped()).spawn().expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("its output is read")).lines();
         let wanted = if more.is_empty() { "export " } else { "dashboard: " };
-        let line = lines.find_map(|line| line.ok()?.strip_prefix(wanted).map(str::to_owned)).expect("it is ready");
+        let line =
+            lines.find_map(|line| line.ok()?.strip_prefix(wanted).map(str::to_owned)).expect("it is ready");
         let link = (!more.is_empty()).then_some(line);
         Self { child, kubeconfig, link }
     }
@@ -145,7 +148,9 @@ impl Server {
         let host = host.clone();
         std::thread::spawn(move || {
             let mut stream = TcpStream::connect(&host).expect("the dashboard listens");
-            let request = format!("GET /record/stream HTTP/1.1\r\nHost: {host}\r\nx-evenkeel-page: 1\r\nCookie: {cookie}\r\n\r\n");
+            let request = format!(
+                "GET /record/stream HTTP/1.1\r\nHost: {host}\r\nx-evenkeel-page: 1\r\nCookie: {cookie}\r\n\r\n"
+            );
             stream.write_all(request.as_bytes()).expect("it is sent");
             let mut piece = vec![0; 64 << 10];
             let read = stream.read(&mut piece).unwrap_or(0);

@@ -26,7 +26,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for expected in operators::EXPECTED {
         let namespace = operators::namespace_of(expected.name);
         let reason = expected.reason.word();
-        println!("{}", json!({ "name": expected.name, "namespace": namespace, "reason": reason, "parts": expected.parts }));
+        println!(
+            "{}",
+            json!({ "name": expected.name, "namespace": namespace, "reason": reason, "parts": expected.parts })
+        );
     }
     println!("dashboard: {}", dashboard.one_time_link());
     let serving = tokio::spawn(server.run(std::future::pending()));

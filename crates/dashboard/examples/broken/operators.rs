@@ -54,24 +54,83 @@ const fn expected(name: &'static str, reason: Reason, parts: &'static [&'static 
 
 /// What `why` must say about each Site.
 pub(crate) const EXPECTED: [Expected; 18] = [
-    expected("looping", Reason::Loop, &["looping triggers itself: ", " rounds in ", "`patch sites/looping/status`", "changes status.checked ", "every time"]),
-    expected("finalizer", Reason::Finalizer, &["waits for the finalizer example.com/backup", "finalizer reconciled it without an error and did not remove its finalizer"]),
-    expected("permission", Reason::Forbidden, &["permission may not create configmaps in namespace default: give its role this rule"]),
-    expected("webhook", Reason::Webhook, &["webhook is refused `create configmaps", "admission webhook \"guard.example.com\" denied the request: maps are not allowed"]),
+    expected(
+        "looping",
+        Reason::Loop,
+        &[
+            "looping triggers itself: ",
+            " rounds in ",
+            "`patch sites/looping/status`",
+            "changes status.checked ",
+            "every time",
+        ],
+    ),
+    expected(
+        "finalizer",
+        Reason::Finalizer,
+        &[
+            "waits for the finalizer example.com/backup",
+            "finalizer reconciled it without an error and did not remove its finalizer",
+        ],
+    ),
+    expected(
+        "permission",
+        Reason::Forbidden,
+        &["permission may not create configmaps in namespace default: give its role this rule"],
+    ),
+    expected(
+        "webhook",
+        Reason::Webhook,
+        &[
+            "webhook is refused `create configmaps",
+            "admission webhook \"guard.example.com\" denied the request: maps are not allowed",
+        ],
+    ),
     expected("pod", Reason::Pod, &["waits for the pod pod-", "which is not ready: ", "main"]),
-    expected("quota", Reason::Condition, &["waits for ", "ReplicaFailure is true: FailedCreate", "exceeded quota: small"]),
-    expected("quota-direct", Reason::Refused, &["quota-direct is refused `create pods", "exceeded quota: small"]),
-    expected("config", Reason::Pod, &["its container main waits: CreateContainerConfigError: configmap \"absent\" not found"]),
+    expected(
+        "quota",
+        Reason::Condition,
+        &["waits for ", "ReplicaFailure is true: FailedCreate", "exceeded quota: small"],
+    ),
+    expected(
+        "quota-direct",
+        Reason::Refused,
+        &["quota-direct is refused `create pods", "exceeded quota: small"],
+    ),
+    expected(
+        "config",
+        Reason::Pod,
+        &["its container main waits: CreateContainerConfigError: configmap \"absent\" not found"],
+    ),
     expected("volume", Reason::Pod, &["its container main waits: ", "configmap \"absent\" not found"]),
     expected("image", Reason::Pod, &["its container main waits: ", "ImagePull"]),
-    expected("unschedulable", Reason::Pod, &["it is not scheduled: Unschedulable: 0/1 nodes are available", "Insufficient cpu"]),
+    expected(
+        "unschedulable",
+        Reason::Pod,
+        &["it is not scheduled: Unschedulable: 0/1 nodes are available", "Insufficient cpu"],
+    ),
     expected("crash", Reason::Pod, &["its container main waits: CrashLoopBackOff", "exit code 1"]),
-    expected("webhook-down", Reason::Webhook, &["webhook-down is refused", "failed calling webhook \"down.example.com\""]),
+    expected(
+        "webhook-down",
+        Reason::Webhook,
+        &["webhook-down is refused", "failed calling webhook \"down.example.com\""],
+    ),
     expected("conflict", Reason::Conflict, &["the writes of conflict conflict", "configmaps/conflict"]),
-    expected("fight", Reason::Loop, &["undo each other's changes", "status.size", "changes it back every time"]),
+    expected(
+        "fight",
+        Reason::Loop,
+        &["undo each other's changes", "status.size", "changes it back every time"],
+    ),
     expected("budget", Reason::Failing, &["budget fails: ", "disruption budget"]),
     expected("panic", Reason::Failing, &["panic fails: the reconcile panicked: no such site"]),
-    expected("definition", Reason::Watch, &["the watch of ", "the API server does not serve the kind; apply its CustomResourceDefinition first"]),
+    expected(
+        "definition",
+        Reason::Watch,
+        &[
+            "the watch of ",
+            "the API server does not serve the kind; apply its CustomResourceDefinition first",
+        ],
+    ),
 ];
 
 /// The namespace of a Site.
@@ -152,7 +211,8 @@ pub(crate) async fn refuse(request: Request<Full<Bytes>>) -> Result<Response<Ful
     let review: Value = serde_json::from_slice(&request.into_body().collect().await?.to_bytes())?;
     let status = json!({ "message": "maps are not allowed" });
     let response = json!({ "uid": review["request"]["uid"], "allowed": false, "status": status });
-    let answer = json!({ "apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response });
+    let answer =
+        json!({ "apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response });
     Ok(Response::new(Full::new(answer.to_string().into())))
 }
 

@@ -115,6 +115,9 @@ fn fight_of(record: &Record, all: &[&Reconcile]) -> Option<Loop> {
     }
     let sent = newest.requests.iter().rev().find(|sent| undoable(sent).is_some())?;
     let change = undoable(sent)?;
+    if all.iter().any(|reconcile| undoes(reconcile, change)) {
+        return None;
+    }
     let mut rounds: Vec<(&Reconcile, &Sent)> = Vec::new();
     for reconcile in writes.into_iter().rev() {
         let near = rounds.last().is_none_or(|(later, _)| later.at.saturating_sub(reconcile.at) <= ROUND_MAX);
@@ -131,6 +134,13 @@ fn undoable(sent: &Sent) -> Option<&Change> {
     sent.changes
         .iter()
         .find(|change| change.from.is_some() && change.to.is_some() && change.from != change.to)
+}
+
+/// Whether a reconcile undoes this change itself: a phase that goes to and fro within one operator is no fight.
+fn undoes(reconcile: &Reconcile, change: &Change) -> bool {
+    let back =
+        |other: &Change| other.path == change.path && other.from == change.to && other.to == change.from;
+    reconcile.requests.iter().flat_map(|sent| &sent.changes).any(back)
 }
 
 /// Describes rounds, the newest first, if there are enough of them.
@@ -204,7 +214,8 @@ fn is_at_or_below(path: &str, other: &str) -> bool {
 /// Whether all rounds made the same change, so that somebody changed the field back between them.
 fn is_undone(change: &Change, rounds: &[(&Reconcile, &Sent)]) -> bool {
     let known = change.from.is_some() && change.to.is_some() && change.from != change.to;
-    known && rounds.iter().all(|(_, sent)| sent.changes.contains(change))
+    let of_others = |reconcile: &Reconcile| !undoes(reconcile, change);
+    known && rounds.iter().all(|(reconcile, sent)| sent.changes.contains(change) && of_others(reconcile))
 }
 
 /// The other client that wrote the object of a write between two reconciles, or an empty string if there is none in the
@@ -320,6 +331,13 @@ mod tests {
         assert_eq!((found.len(), found[0].rounds, found[0].undone_by.as_deref()), (1, 6, Some("")));
         record.taken = 13_000 + 2 * ROUND_MAX;
         assert_eq!(loops(&record), [], "it has ended");
+        record.taken = 13_000;
+        let back = Change { from: change.to.clone(), to: change.from.clone(), ..change };
+        for entry in &mut record.entries {
+            let Entry::Reconcile(reconcile) = entry else { continue };
+            reconcile.requests.iter_mut().for_each(|sent| sent.changes.push(back.clone()));
+        }
+        assert_eq!(loops(&record), [], "the operator itself goes to and fro");
     }
 
     #[test]

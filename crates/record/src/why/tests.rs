@@ -189,7 +189,7 @@ fn a_bad_condition_of_a_descendant_says_more_than_that_of_its_owner() {
         let evidence = Evidence { object: Some(&site), descendants, ..Evidence::default() };
         assert_eq!(why(&key(), evidence).line, wanted);
     };
-    check(&[good.clone()], "its condition Ready is not true: Waiting");
+    check(std::slice::from_ref(&good), "its condition Ready is not true: Waiting");
     check(
         &[good, set],
         "waits for ReplicaSet web-1, whose condition ReplicaFailure is true: FailedCreate: exceeded quota: small",

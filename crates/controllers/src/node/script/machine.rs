@@ -62,6 +62,10 @@ pub(super) struct Machine<'a, 'f> {
     pub(super) log: Vec<LogLine>,
     /// Whether chance or the time of day was asked.
     pub(super) varies: bool,
+    /// Whether the last line that was printed has no end.
+    pub(super) ends_within_line: bool,
+    /// What the script does when it is told to stop, if it says so: `trap … TERM`.
+    pub(super) on_term: Option<String>,
     functions: BTreeMap<String, List>,
     /// What has been printed since the last end of a line.
     line: String,
@@ -88,6 +92,8 @@ impl<'a, 'f> Machine<'a, 'f> {
             host_name: String::new(),
             log: Vec::new(),
             varies: false,
+            ends_within_line: false,
+            on_term: None,
             functions: BTreeMap::new(),
             line: String::new(),
             captured: Vec::new(),
@@ -113,8 +119,22 @@ impl<'a, 'f> Machine<'a, 'f> {
         self.finish(ran)
     }
 
+    /// Returns what happens when a script is told to stop that has said so: after how long it ends and with which code,
+    /// `None` if it goes on until it is killed. What it writes then is not known to anybody.
+    pub(super) fn stop(&mut self) -> Option<Option<(Duration, i32)>> {
+        let list = parse(&self.on_term.take()?, 0)?;
+        self.files.freeze();
+        (self.time, self.steps) = (Duration::ZERO, 0);
+        match self.list(&list) {
+            Err(Halt::Exit(code)) => Some(Some((self.time, code & 0xff))),
+            Err(Halt::Unknown) => None,
+            _ => Some(None),
+        }
+    }
+
     fn finish(&mut self, ran: Ran) -> Result<Option<(Duration, i32)>, ()> {
-        if !self.line.is_empty() {
+        self.ends_within_line = !self.line.is_empty();
+        if self.ends_within_line {
             self.end_line();
         }
         match ran {

@@ -115,6 +115,11 @@ real *ARGS:
 model operations="1000000":
     EVENKEEL_MODEL_OPERATIONS={{operations}} cargo test -p evenkeel-apiserver --test model -- --nocapture
 
+# Run those of Kubernetes' own end-to-end specs that need no real container; `--list` names them.
+conformance *ARGS:
+    cargo build -p evenkeel-cli
+    tests/upstream/conformance {{ARGS}}
+
 # Generate, compile and compare types for all CustomResourceDefinitions in a folder.
 types folder:
     cargo build -p evenkeel-cli

@@ -10,14 +10,14 @@ mod aggregated;
 mod groups;
 mod legacy;
 
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{Method, Response};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 
 use crate::body::Body;
 use crate::registry::Registry;
-use crate::request::{Request, negotiate};
+use crate::request::{Format, Request, negotiate};
 use crate::respond;
 use crate::status::{Result, Status};
 
@@ -78,8 +78,20 @@ impl Document<'_> {
             return Err(Status::method_not_allowed());
         }
         let accept = negotiate(request, false)?;
-        respond::formatted(200, accept.format, value.to_string().into_bytes())
+        // A document without a kind has no protobuf form. Clients that prefer protobuf read it as JSON.
+        let format = match accept.format {
+            Format::Protobuf if value.get("kind").is_none() && accepts_json(request) => Format::Json,
+            format => format,
+        };
+        respond::formatted(200, format, value.to_string().into_bytes())
     }
+}
+
+/// Whether a client reads JSON, whatever it prefers.
+fn accepts_json(request: &Request<'_>) -> bool {
+    let accepted = request.header(ACCEPT.as_str());
+    let mut media = accepted.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());
+    media.any(|media| matches!(media, "*/*" | "application/*" | "application/json"))
 }
 
 fn find<'a>(groups: &'a [Group], name: &str) -> Option<&'a Group> {

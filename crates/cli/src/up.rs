@@ -79,7 +79,7 @@ impl Up {
         let kubeconfig = self.kubeconfig_path()?;
         let audit = self.audit.open()?;
         let cluster = self.cluster(audit.as_ref()).await?;
-        self.handlers.install(&cluster);
+        self.handlers.install(&cluster)?;
         let mut options = ServeOptions::default();
         options.bind = self.bind;
         options.tokens = tokens;

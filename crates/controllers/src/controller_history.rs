@@ -10,14 +10,14 @@ use kube::core::params::Patch;
 use serde_json::json;
 
 use crate::controller_ref::controller_reference;
-use crate::kinds::{CONTROLLER_REVISION, ControllerRevision};
+use crate::kinds::{CONTROLLER_REVISION, ControllerRevision, DAEMON_SET};
 use crate::object::{Fields, Kind, Object, OfKind};
 use crate::pod_template;
 
-/// The label of a ControllerRevision with the hash of its data.
-pub(crate) const HASH: &str = "controller.kubernetes.io/hash";
+/// The label of a StatefulSet's ControllerRevision with the hash of its data.
+const HASH: &str = "controller.kubernetes.io/hash";
 
-/// The label of a pod with its revision.
+/// The label of a pod with its revision, and of a DaemonSet's ControllerRevision with the hash of its data.
 pub(crate) const POD_REVISION: &str = "controller-revision-hash";
 
 /// The longest prefix of a name before the hash, so that the name stays valid.
@@ -32,6 +32,8 @@ pub(crate) struct Parent<'a> {
     metadata: &'a ObjectMeta,
     /// The present template.
     template: &'a Tree,
+    /// The label of its revisions with the hash of their data.
+    hash_label: &'static str,
     /// The collision count: how often a name was taken.
     collisions: Option<i32>,
 }
@@ -43,6 +45,7 @@ impl<'a> Parent<'a> {
             owner: controller_reference(kind, parent),
             metadata: &parent.metadata,
             template: parent.at("spec/template"),
+            hash_label: if *kind == DAEMON_SET { POD_REVISION } else { HASH },
             collisions: parent.i32("status/collisionCount"),
         }
     }
@@ -124,7 +127,7 @@ fn data(template: &Tree) -> Tree {
 fn create(parent: &Parent<'_>, data: Tree, revision: i64) -> ControllerRevision {
     let hash = pod_template::hash(&data, parent.collisions.filter(|count| *count > 0));
     let mut labels = parent.template.text_map("metadata/labels");
-    labels.insert(HASH.to_owned(), hash.clone());
+    labels.insert(parent.hash_label.to_owned(), hash.clone());
     let prefix = &parent.owner.name[..parent.owner.name.len().min(PREFIX_MAX)];
     let metadata = ObjectMeta {
         name: Some(format!("{prefix}-{hash}")),
@@ -135,6 +138,11 @@ fn create(parent: &Parent<'_>, data: Tree, revision: i64) -> ControllerRevision 
         ..ObjectMeta::default()
     };
     ControllerRevision::new(metadata, tree!({"data": data, "revision": revision}))
+}
+
+/// Returns the hash of the data of a DaemonSet's revision. Earlier versions wrote it to the label of a StatefulSet's one.
+pub(crate) fn hash_of(revision: &ControllerRevision) -> Option<&str> {
+    revision.label(POD_REVISION).or_else(|| revision.label(HASH))
 }
 
 /// Returns the template of a revision.

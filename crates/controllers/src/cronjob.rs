@@ -32,6 +32,7 @@ pub(crate) fn controller() -> Controller<Object> {
         .owns_with(JOB.source())
         .stream("schedule", due)
         .field_manager(MANAGER)
+        .event_source("cronjob-controller")
         .max_concurrent(5)
         .state(reminders)
 }
@@ -125,7 +126,10 @@ async fn run_due(
     ctx.state().set(ctx.request(), due::wait(schedule, last, now));
     let Some(due) = due else { return Ok(()) };
     let crons = ctx.kind(&CRON_JOB);
-    let running: Vec<_> = jobs.iter().filter(|job| !is_finished(job) && !job.is_deleting()).collect();
+    // A Job that a user created for this CronJob is not one of its active Jobs.
+    let is_active =
+        |job: &Job| status.list("active").iter().any(|it| it.str("uid") == job.metadata.uid.as_deref());
+    let running: Vec<_> = jobs.iter().filter(|job| is_active(job)).collect();
     match cron.str("spec/concurrencyPolicy") {
         Some("Forbid") if !running.is_empty() => {
             crons.event(
@@ -136,9 +140,8 @@ async fn run_due(
             return Ok(());
         }
         Some("Replace") => {
-            for job in running {
-                ctx.kind(&JOB).delete(job).await?;
-                crons.event(cron, "SuccessfulDelete", format!("Deleted job {}", job.name()));
+            for job in running.into_iter().filter(|job| !job.is_deleting()) {
+                delete(ctx, cron, job).await?;
             }
         }
         _ => {}
@@ -260,9 +263,23 @@ async fn clean_up(ctx: &Ctx<Reminders>, cron: &CronJob, jobs: &[Arc<Job>]) -> Re
         ended.sort_by_key(|job| age(job));
         let surplus = ended.len().saturating_sub(limit);
         for job in ended.into_iter().take(surplus) {
-            ctx.kind(&JOB).delete_with(&Request::of(&**job), &DeleteParams::background()).await?;
-            ctx.kind(&CRON_JOB).event(cron, "SuccessfulDelete", format!("Deleted job {}", job.name()));
+            delete(ctx, cron, job).await?;
         }
     }
     Ok(())
+}
+
+/// Deletes a Job and its pods.
+async fn delete(ctx: &Ctx<Reminders>, cron: &CronJob, job: &Job) -> Result<()> {
+    let crons = ctx.kind(&CRON_JOB);
+    match ctx.kind(&JOB).delete_with(&Request::of(job), &DeleteParams::background()).await {
+        Ok(_) => {
+            crons.event(cron, "SuccessfulDelete", format!("Deleted job {}", job.name()));
+            Ok(())
+        }
+        Err(error) => {
+            crons.warning(cron, "FailedDelete", format!("Deleted job: {}", api_error::message(&error)));
+            Err(error.into())
+        }
+    }
 }

@@ -1,22 +1,28 @@
 //! DaemonSets: one pod on each node.
 //!
-//! Not implemented: `maxSurge`.
+//! The adapter keeps the revision history, asks [`plan`] for the next steps, and does them.
 
 mod placement;
 pub(crate) mod plan;
+mod update;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use evenkeel_runtime::{Action, Controller, Ctx, Index, Result, ResultExt};
+use parking_lot::Mutex;
 use plan::Observed;
+use tokio::time::Instant;
 
 use crate::adoption::{self, claim};
+use crate::clock::Reminders;
 use crate::controller_history::{self, Parent};
 use crate::controller_ref::controller_reference;
 use crate::kinds::{CONTROLLER_REVISION, ControllerRevision, DAEMON_SET, DaemonSet, NODE, Node, POD, Pod};
 use crate::object::{Object, OfKind, write_status};
-use crate::{MANAGER, api_error, clock, pod_template};
+use crate::pod_removal::delete_told;
+use crate::{MANAGER, api_error, clock, pod, pod_template};
 
 /// The annotation of a DaemonSet with the generation of its template.
 const GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -29,6 +35,7 @@ const ALL: &str = "all";
 /// The controller of DaemonSets.
 pub(crate) fn controller() -> Controller<Object> {
     let claimants = adoption::selects(adoption::selector);
+    let (reminders, due) = Reminders::channel();
     let all = Index::new(ALL, |_: &DaemonSet| vec![ALL.to_owned()]);
     Controller::new_with("daemonset-controller", DAEMON_SET.source(), reconcile)
         .owns_with(POD.source().index(adoption::orphans()))
@@ -36,12 +43,50 @@ pub(crate) fn controller() -> Controller<Object> {
         .watches_indexed_with(NODE.source(), all, |_: &Node| vec![ALL.to_owned()])
         .reads_with(CONTROLLER_REVISION.source().index(Index::by_owner()))
         .field_manager(MANAGER)
+        .event_source("daemonset-controller")
+        .stream("back-off of failed pods", due)
         .max_concurrent(2)
+        .state(DaemonState { reminders, failures: Mutex::default() })
 }
 
-async fn reconcile(set: Arc<DaemonSet>, ctx: Ctx) -> Result<Action> {
+/// How long a failed pod of a node is left alone after the one before it failed: first, and at most. The time doubles with
+/// each failure.
+const BACK_OFF: Duration = Duration::from_secs(1);
+const BACK_OFF_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// What the controller keeps between reconciles.
+#[derive(Debug)]
+struct DaemonState {
+    reminders: Reminders,
+    /// When a pod of a set last failed on a node and how long the next one has to wait, by the uid of the set and the node.
+    failures: Mutex<BTreeMap<(String, String), (Instant, Duration)>>,
+}
+
+impl DaemonState {
+    /// Returns the nodes whose failed pods have to wait, and how long.
+    fn backing_off(&self, set: &str) -> BTreeMap<String, Duration> {
+        let now = Instant::now();
+        let mut failures = self.failures.lock();
+        // Those that have not failed for long begin anew.
+        failures.retain(|_, (since, _)| now.saturating_duration_since(*since) <= 2 * BACK_OFF_MAX);
+        let of_set = failures.iter().filter(|((uid, _), _)| uid == set);
+        let left = of_set.map(|((_, node), (since, wait))| {
+            (node.clone(), (*since + *wait).saturating_duration_since(now))
+        });
+        left.filter(|(_, left)| !left.is_zero()).collect()
+    }
+
+    /// Notes that a pod of a set has failed on a node.
+    fn failed(&self, set: &str, node: &str) {
+        let mut failures = self.failures.lock();
+        let before = failures.get(&(set.to_owned(), node.to_owned())).map(|(_, wait)| *wait);
+        let wait = before.map_or(BACK_OFF, |before| (before * 2).min(BACK_OFF_MAX));
+        failures.insert((set.to_owned(), node.to_owned()), (Instant::now(), wait));
+    }
+}
+
+async fn reconcile(set: Arc<DaemonSet>, ctx: Ctx<DaemonState>) -> Result<Action> {
     let Some(selector) = adoption::selector(&set) else { return Ok(Action::await_change()) };
-    let sets = ctx.kind(&DAEMON_SET);
     let pods = claim(&ctx, (&DAEMON_SET, &set), &POD, &selector).await?;
     let history = ctx.kind(&CONTROLLER_REVISION).children()?;
     let Some(newest) = controller_history::sync(&ctx, &Parent::new(&DAEMON_SET, &set), &history).await?
@@ -54,25 +99,54 @@ async fn reconcile(set: Arc<DaemonSet>, ctx: Ctx) -> Result<Action> {
         write_status(&ctx, &DAEMON_SET, &set, &status).await?;
         return Ok(Action::requeue_with_backoff());
     };
-    let hash = newest.label(controller_history::HASH).unwrap_or_default().to_owned();
-    let observed = Observed { set: set.clone(), nodes: ctx.kind(&NODE).cache()?.list(), pods, hash };
+    let hash = controller_history::hash_of(&newest).unwrap_or_default().to_owned();
+    let uid = set.metadata.uid.clone().unwrap_or_default();
+    let backing_off = ctx.state().backing_off(&uid);
+    let nodes = ctx.kind(&NODE).cache()?.list();
+    let observed = Observed { set: set.clone(), nodes, pods, hash, backing_off };
     let plan = plan::plan(&observed, clock::seconds(ctx.now()));
+    for (pod, node) in &plan.ended {
+        if pod::phase(pod) == "Failed" {
+            ctx.state().failed(&uid, node);
+        }
+        tell_ended(&ctx, &set, pod, node);
+    }
     for node in &plan.create {
         if !create(&ctx, &observed, node).await? {
             break;
         }
     }
     for pod in &plan.delete {
-        ctx.kind(&POD).delete(pod).await?;
-        sets.event(&set, "SuccessfulDelete", format!("Deleted pod: {}", pod.name()));
+        delete_told(&ctx, (&DAEMON_SET, &set), pod).await?;
     }
     write_status(&ctx, &DAEMON_SET, &set, &plan.status).await.ignore_not_found()?;
     forget_history(&ctx, &observed, &history).await?;
+    // The end of a back-off is upkeep: `settled()` does not wait for a pod that fails again and again.
+    ctx.state().reminders.set(ctx.request(), plan.replace_in);
     Ok(plan.look_again.map_or_else(Action::await_change, Action::requeue))
 }
 
+/// Records that a pod has ended, which is replaced now.
+fn tell_ended(ctx: &Ctx<DaemonState>, set: &DaemonSet, pod: &Pod, node: &str) {
+    let (namespace, name) = (pod.in_namespace(), pod.name());
+    let sets = ctx.kind(&DAEMON_SET);
+    match pod::phase(pod) {
+        "Failed" => {
+            let note =
+                format!("Found failed daemon pod {namespace}/{name} on node {node}, will try to kill it");
+            sets.warning(set, "FailedDaemonPod", note);
+        }
+        _ => {
+            let note = format!(
+                "Found succeeded daemon pod {namespace}/{name} on node {node}, will try to delete it"
+            );
+            sets.event(set, "SucceededDaemonPod", note);
+        }
+    }
+}
+
 /// Creates the pod of one node. Returns whether to go on with the next.
-async fn create(ctx: &Ctx, observed: &Observed, node: &str) -> Result<bool> {
+async fn create(ctx: &Ctx<DaemonState>, observed: &Observed, node: &str) -> Result<bool> {
     let set = &observed.set;
     let owner = controller_reference(&DAEMON_SET, set);
     let mut pod = pod_template::pod(set.at("spec/template"), set.in_namespace(), owner);
@@ -98,11 +172,15 @@ async fn create(ctx: &Ctx, observed: &Observed, node: &str) -> Result<bool> {
     }
 }
 
-async fn forget_history(ctx: &Ctx, observed: &Observed, history: &[Arc<ControllerRevision>]) -> Result<()> {
+async fn forget_history(
+    ctx: &Ctx<DaemonState>,
+    observed: &Observed,
+    history: &[Arc<ControllerRevision>],
+) -> Result<()> {
     let used = observed.pods.iter().filter_map(|pod| pod.label(controller_history::POD_REVISION));
     let used: BTreeSet<_> = used.chain([observed.hash.as_str()]).collect();
     let is_live = |revision: &&Arc<ControllerRevision>| {
-        revision.label(controller_history::HASH).is_some_and(|hash| used.contains(hash))
+        controller_history::hash_of(revision).is_some_and(|hash| used.contains(hash))
     };
     let live = history.iter().filter(is_live).map(|revision| revision.name().to_owned()).collect();
     let limit = observed.set.i32("spec/revisionHistoryLimit");

@@ -38,6 +38,7 @@ pub(crate) fn controller() -> Controller<Object> {
         })
         .stream("progress deadline", due)
         .field_manager(MANAGER)
+        .event_source("deployment-controller")
         .max_concurrent(CONCURRENT)
         .state(reminders)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use budget::Observed;
 use evenkeel_runtime::{Action, Controller, Ctx, Index, Request, Result, ResultExt};
+use evenkeel_tree::Tree;
 use kube::ResourceExt;
 use kube::core::SelectorExt;
 
@@ -31,6 +32,7 @@ pub(crate) fn controller() -> Controller<Object> {
         .reads_with(REPLICATION_CONTROLLER.source())
         .stream("disrupted pod", due)
         .field_manager(MANAGER)
+        .event_source("controllermanager")
         .state(reminders)
 }
 
@@ -44,13 +46,56 @@ async fn reconcile(budget: Arc<PodDisruptionBudget>, ctx: Ctx<Reminders>) -> Res
     let selector = budget.label_selector("spec/selector").and_then(selector);
     let candidates = ctx.kind(&POD).cache()?.by_index(label_index::INDEX, &selector_key(&budget))?;
     let selected = |pod: &Arc<Pod>| selector.as_ref().is_some_and(|selector| selector.matches(pod.labels()));
-    let pods: Vec<_> = candidates.into_iter().filter(selected).filter(|pod| !pod::is_finished(pod)).collect();
+    let mut pods: Vec<_> = candidates.into_iter().filter(selected).collect();
+    tell_pods(&ctx, &budget, &pods);
+    pods.retain(|pod| !pod::is_finished(pod));
     let scale = scale(&ctx, &pods)?;
     let observed = Observed { budget: budget.clone(), pods, scale };
-    let (status, look_again) = budget::status(&observed, clock::seconds(ctx.now()));
+    let now = clock::seconds(ctx.now());
+    for pod in budget::not_deleted(&observed, now) {
+        let namespace = budget.in_namespace();
+        // The second part is the namespace too, as in Kubernetes.
+        let note = format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
+        ctx.kind(&POD).warning(&**pod, "NotDeleted", note);
+    }
+    let (status, look_again) = budget::status(&observed, now);
     ctx.state().set(ctx.request(), look_again);
     write_status(&ctx, &POD_DISRUPTION_BUDGET, &budget, &status).await.ignore_not_found()?;
     Ok(Action::await_change())
+}
+
+/// Records that a budget selects no pods, or pods whose number cannot be known.
+fn tell_pods(ctx: &Ctx<Reminders>, budget: &PodDisruptionBudget, pods: &[Arc<Pod>]) {
+    let budgets = ctx.kind(&POD_DISRUPTION_BUDGET);
+    if pods.is_empty() {
+        return budgets.event(budget, "NoPods", "No matching pods found");
+    }
+    let counted = budget.has("spec/maxUnavailable") || budget.str("spec/minAvailable").is_some();
+    if counted && pods.iter().any(|pod| controller_of(&pod.metadata).is_none()) {
+        let note = format!(
+            "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status \
+             of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods \
+             please set \".spec.minAvailable\" field of the PDB to an integer value.",
+            printed(budget.at("spec/selector"))
+        );
+        budgets.warning(budget, "UnmanagedPods", note);
+    }
+}
+
+/// Returns a label selector as Kubernetes prints it in events.
+fn printed(selector: &Tree) -> String {
+    let text = |tree: &Tree| tree.as_str().unwrap_or_default().to_owned();
+    let labels = selector.entries("matchLabels").map(|(key, value)| format!("{key}: {},", text(value)));
+    let labels: String = labels.collect();
+    let expressions = selector.list("matchExpressions").iter().map(|it| {
+        let values: Vec<_> = it.texts("values").collect();
+        let (key, operator) = (text(it.at("key")), text(it.at("operator")));
+        format!("{{{key} {operator} [{}]}},", values.join(" "))
+    });
+    let expressions: String = expressions.collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
 }
 
 /// Returns how many pods the controllers of these pods want together.

@@ -107,6 +107,7 @@ pub(crate) fn controller(
         .wakes_on_any_use()
         .stream("owner or dependent changed", due)
         .field_manager(MANAGER)
+        .event_source("garbage-collector-controller")
         .max_concurrent(CONCURRENT)
         .state(CollectorState { collector, informers })
 }

@@ -33,8 +33,13 @@ pub(crate) fn controller(informers: Arc<MetadataInformers>) -> Controller<Object
     Controller::new_with("horizontal-pod-autoscaler", HORIZONTAL_POD_AUTOSCALER.source(), reconcile)
         .stream("period", due)
         .field_manager(MANAGER)
+        .event_source("horizontal-pod-autoscaler")
         .state(AutoscalerState { informers, reminders })
 }
+
+/// How the messages of conditions begin.
+const NO_SCALE: &str = "the HPA controller was unable to get the target's current scale: ";
+const NO_COUNT: &str = "the HPA was unable to compute the replica count: ";
 
 /// The scale of the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,18 +54,15 @@ async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Ctx<Autoscaler
     // The period is upkeep: `settled()` does not wait for it.
     ctx.state().reminders.set(ctx.request(), Some(PERIOD));
     let target = get_scale(&ctx, &autoscaler).await?;
-    let (status, rescale) = judge(&autoscaler, &target, clock::seconds(ctx.now()));
+    let now = clock::seconds(ctx.now());
+    let (mut status, rescale) = judge(&autoscaler, &target, now);
     if let Some(replicas) = rescale {
         let (api, name) = api(&ctx, &autoscaler).ok_or_else(|| {
             evenkeel_runtime::Error::message("the kind of the scale target is no longer served")
         })?;
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        api.patch_scale(
-            &name,
-            &PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() },
-            &patch,
-        )
-        .await?;
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let written = api.patch_scale(&name, &params, &patch).await;
         let autoscalers = ctx.kind(&HORIZONTAL_POD_AUTOSCALER);
         let maximum = autoscaler.i32("spec/maxReplicas").unwrap_or(0);
         let why = match &target {
@@ -68,6 +70,19 @@ async fn reconcile(autoscaler: Arc<HorizontalPodAutoscaler>, ctx: Ctx<Autoscaler
             _ => "below Spec.MinReplicas",
         };
         let note = format!("New size: {replicas}; reason: Current number of replicas {why}");
+        if let Err(error) = written {
+            let message = match &error {
+                kube::Error::Api(status) => status.message.clone(),
+                other => other.to_string(),
+            };
+            autoscalers.warning(&autoscaler, "FailedRescale", format!("{note}; error: {message}"));
+            let text = format!("the HPA controller was unable to update the target scale: {message}");
+            put(&mut status, "AbleToScale", "False", "FailedUpdateScale", &text, now);
+            status.set("desiredReplicas", autoscaler.i32("status/desiredReplicas").unwrap_or(0));
+            status.set("lastScaleTime", autoscaler.at("status/lastScaleTime").clone());
+            write_status(&ctx, &HORIZONTAL_POD_AUTOSCALER, &autoscaler, &status).await.ignore_not_found()?;
+            return Err(error.into());
+        }
         autoscalers.event(&autoscaler, "SuccessfulRescale", note);
     }
     tell_failures(&ctx, &autoscaler, &status);
@@ -87,11 +102,16 @@ fn tell_failures(ctx: &Ctx<AutoscalerState>, autoscaler: &HorizontalPodAutoscale
             continue;
         }
         let message = condition.str("message").unwrap_or_default();
-        let prefix = "the HPA controller was unable to get the target's current scale: ";
+        // An event tells the error alone, a condition also what failed.
+        let error = [NO_SCALE, NO_COUNT].iter().find_map(|prefix| message.strip_prefix(prefix));
+        let error = error.unwrap_or(message);
         let autoscalers = ctx.kind(&HORIZONTAL_POD_AUTOSCALER);
-        autoscalers.warning(autoscaler, reason, message.strip_prefix(prefix).unwrap_or(message));
+        autoscalers.warning(autoscaler, reason, error);
         if kind == "ScalingActive" && reason != "InvalidMetricSourceType" {
-            let note = format!("invalid metrics (1 invalid out of 1), first error is: {message}");
+            let what = autoscaler.str("spec/metrics/0/resource/name");
+            let what = what.map(|name| format!("failed to get {name} resource metric value: "));
+            let what = what.unwrap_or_default();
+            let note = format!("invalid metrics (1 invalid out of 1), first error is: {what}{error}");
             autoscalers.warning(autoscaler, "FailedComputeMetricsReplicas", note);
         }
     }
@@ -136,7 +156,7 @@ fn judge(autoscaler: &HorizontalPodAutoscaler, target: &Target, now: Timestamp) 
     };
     let (wanted, present) = match target {
         Target::Unknown(why) => {
-            let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+            let message = format!("{NO_SCALE}{why}");
             set(&mut status, "AbleToScale", "False", "FailedGetScale", &message);
             return (status, None);
         }
@@ -166,7 +186,7 @@ fn judge(autoscaler: &HorizontalPodAutoscaler, target: &Target, now: Timestamp) 
         return (status, Some(size));
     }
     let (reason, message) = no_metrics(autoscaler.at("spec/metrics/0"));
-    let message = format!("the HPA was unable to compute the replica count: {message}");
+    let message = format!("{NO_COUNT}{message}");
     set(&mut status, "ScalingActive", "False", reason, &message);
     (status, None)
 }

@@ -16,6 +16,7 @@ use crate::clock::{self, Reminders};
 use crate::controller_ref::{controller_of_kind, controller_reference};
 use crate::kinds::{JOB, Job, POD, Pod};
 use crate::object::{Object, OfKind, write_status};
+use crate::pod_removal::delete_told;
 use crate::{MANAGER, api_error, finalizer, pod_template};
 
 /// How many Jobs are reconciled at once: Kubernetes' default.
@@ -28,6 +29,7 @@ pub(crate) fn controller() -> Controller<Object> {
         .owns_with(POD.source().index(adoption::orphans()))
         .stream("deadline", due)
         .field_manager(MANAGER)
+        .event_source("job-controller")
         .max_concurrent(CONCURRENT)
         .state(reminders)
 }
@@ -47,8 +49,7 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
         finalizer::remove(&ctx, &POD, pod, TRACKING).await?;
     }
     for pod in &plan.delete {
-        ctx.kind(&POD).delete(pod).await?;
-        ctx.kind(&JOB).event(&job, "SuccessfulDelete", format!("Deleted pod: {}", pod.name()));
+        delete_told(&ctx, (&JOB, &job), pod).await?;
     }
     for number in 0..plan.create {
         if !create(&ctx, &job, plan.indexes.get(number).copied()).await? {
@@ -70,6 +71,11 @@ fn announce(ctx: &Ctx<Reminders>, job: &Job, plan: &Plan) {
     let before = conditions::finished(job.at("status"));
     let Some(ended) = conditions::finished(&plan.status).filter(|_| before.is_none()) else { return };
     if ended.is("type", "Complete") {
+        let wanted = job.i32("spec/completions");
+        if wanted.is_some_and(|wanted| plan.status.i32("succeeded").unwrap_or(0) > wanted) {
+            let note = "Too many succeeded pods running after completion count reached";
+            ctx.kind(&JOB).warning(job, "TooManySucceededPods", note);
+        }
         ctx.kind(&JOB).event(job, "Completed", "Job completed");
     } else {
         let (reason, message) = (ended.str("reason"), ended.str("message"));

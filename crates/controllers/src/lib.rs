@@ -9,7 +9,7 @@
 //! | Deployments | `deployment` | `rollout`: the next step of a rollout; `status`, `conditions` |
 //! | ReplicaSets and ReplicationControllers | `replicaset` | `plan`, `ranking`: which pods to create and to delete; `status` |
 //! | StatefulSets | `statefulset` | `plan`: the next steps in order; `identity` |
-//! | DaemonSets | `daemonset` | `plan`, `placement` |
+//! | DaemonSets | `daemonset` | `plan`, `update`, `placement` |
 //! | Jobs | `job` | `plan`, `indexes` |
 //! | CronJobs | `cronjob` | `due` |
 //! | finished Jobs with a time to live | `ttl_after_finished` | – |
@@ -38,6 +38,7 @@
 //! | `controller_ref`, `adoption` | which objects a controller owns, adopts and releases |
 //! | `controller_history` | ControllerRevisions of StatefulSets and DaemonSets |
 //! | `pod`, `pod_template` | questions about a pod; from a template to pods |
+//! | `pod_removal` | deletes a pod and tells so in an event |
 //! | `disruption_target` | deletes a pod with the condition that tells why |
 //! | `metadata_informers` | watches the metadata of every kind |
 //! | `label_index` | finds the objects that a label selector may match |
@@ -82,6 +83,7 @@ mod object;
 mod persistent_volume;
 mod pod;
 mod pod_garbage_collector;
+mod pod_removal;
 mod pod_template;
 mod replicaset;
 mod resource_quota;

@@ -106,6 +106,8 @@ async fn register(key: Request, ctx: Ctx<Registrar>) -> Result<Action> {
     if !ready {
         let healthy = registration::status(options, index, now);
         nodes.status(&node, registration::recovered(node.at("status"), &healthy)).await?;
+    } else if let Some(status) = registration::with_extended(node.at("status")) {
+        nodes.status(&node, status).await?;
     }
     beat(&ctx, &node).await?;
     Ok(Action::await_change())

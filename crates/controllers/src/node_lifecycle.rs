@@ -59,6 +59,7 @@ pub(crate) fn controller() -> Controller<DynamicObject> {
         .reads_with(POD.source().index(pod::by_node()))
         .stream("grace period", due)
         .field_manager(MANAGER)
+        .event_source("node-controller")
         .state(health)
 }
 

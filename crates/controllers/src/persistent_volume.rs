@@ -26,6 +26,12 @@ const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
 /// The finalizer of a volume, until no claim is bound to it.
 const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 
+/// The annotation of a claim whose binding is complete.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
+/// The provisioner of a class whose volumes someone creates by hand.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
 /// The name of the index of pods by the claims that they use.
 const BY_CLAIM: &str = "claim";
 
@@ -51,6 +57,7 @@ pub(crate) fn claims(provision: bool) -> Controller<Object> {
         })
         .reads_with(PERSISTENT_VOLUME.source().index(by_class()))
         .field_manager(MANAGER)
+        .event_source("persistentvolume-controller")
         .state(provision)
 }
 
@@ -66,14 +73,45 @@ async fn bind(claim: Arc<PersistentVolumeClaim>, ctx: Ctx<bool>) -> Result<Actio
         },
         None => find(&ctx, &claim).await?,
     };
+    let completed = claim.annotation(BIND_COMPLETED).is_some();
     match volume {
         Some(volume) if matching::is_for(&volume, &claim) => {
+            let chosen = claim.is("spec/volumeName", volume.name()) && !volume.has("spec/claimRef");
+            if let Some(why) = matching::mismatch(&claim, &volume).filter(|_| chosen && !completed) {
+                let note = format!("Cannot bind to requested volume {:?}: {why}", volume.name());
+                ctx.kind(&PERSISTENT_VOLUME_CLAIM).warning(&*claim, "VolumeMismatch", note);
+                return phase(&ctx, &claim, "Pending").await;
+            }
             let volume = grow(&ctx, &claim, volume).await?;
             complete(&ctx, &claim, &volume).await
         }
-        Some(_) => Ok(Action::await_change()),
-        None => phase(&ctx, &claim, if claim.has("spec/volumeName") { "Lost" } else { "Pending" }).await,
+        Some(_) if completed => {
+            let why = "Two claims are bound to the same volume, this one is bound incorrectly";
+            lose(&ctx, &claim, "ClaimMisbound", why).await
+        }
+        Some(volume) => {
+            let note = format!("volume {:?} already bound to a different claim.", volume.name());
+            ctx.kind(&PERSISTENT_VOLUME_CLAIM).warning(&*claim, "FailedBinding", note);
+            phase(&ctx, &claim, "Pending").await
+        }
+        None if completed => {
+            let lost = match claim.str("spec/volumeName").is_some_and(|name| !name.is_empty()) {
+                true => "its",
+                false => "reference to",
+            };
+            let why = format!("Bound claim has lost {lost} PersistentVolume. Data on the volume is lost!");
+            lose(&ctx, &claim, "ClaimLost", &why).await
+        }
+        None => phase(&ctx, &claim, "Pending").await,
     }
+}
+
+/// Marks a claim as lost, and tells so once.
+async fn lose(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim, reason: &str, why: &str) -> Result<Action> {
+    if !claim.is("status/phase", "Lost") {
+        ctx.kind(&PERSISTENT_VOLUME_CLAIM).warning(claim, reason, why);
+    }
+    phase(ctx, claim, "Lost").await
 }
 
 /// Finds a volume that fits, or provisions one.
@@ -84,11 +122,19 @@ async fn find(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim) -> Result<Option<A
     if found.is_some() {
         return Ok(found);
     }
-    let known = class.is_empty() || ctx.kind(&STORAGE_CLASS).get(&Request::cluster(class))?.is_some();
-    // An empty class name asks for an existing volume.
-    let wanted = claim.str("spec/storageClassName") != Some("");
-    if !*ctx.state() || !known || !wanted {
-        tell_unbound(ctx, claim, class, known);
+    let object = match class.is_empty() {
+        true => None,
+        false => ctx.kind(&STORAGE_CLASS).get(&Request::cluster(class))?,
+    };
+    let known = class.is_empty() || object.is_some();
+    let provisioner = object.as_ref().and_then(|class| class.str("provisioner"));
+    // An empty class name asks for an existing volume, and so does a class without a provisioner.
+    let wanted = claim.str("spec/storageClassName") != Some("") && provisioner != Some(NO_PROVISIONER);
+    let lost = claim.annotation(BIND_COMPLETED).is_some();
+    if !*ctx.state() || !known || !wanted || lost {
+        if !lost {
+            tell_unbound(ctx, claim, class, provisioner);
+        }
         return Ok(None);
     }
     let volume = matching::provision(claim);
@@ -104,15 +150,30 @@ async fn find(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim) -> Result<Option<A
     Ok(made.map(Arc::new))
 }
 
-/// Records why there is no volume for a claim.
-fn tell_unbound(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim, class: &str, known: bool) {
+/// Records why there is no volume for a claim. `provisioner` is that of its class, if there is such a class.
+fn tell_unbound(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim, class: &str, provisioner: Option<&str>) {
     let claims = ctx.kind(&PERSISTENT_VOLUME_CLAIM);
     if class.is_empty() {
         let why = "no persistent volumes available for this claim and no storage class is set";
-        claims.event(claim, "FailedBinding", why);
-    } else if !known {
-        let why = format!("storageclass.storage.k8s.io \"{class}\" not found");
-        claims.warning(claim, "ProvisioningFailed", why);
+        return claims.event(claim, "FailedBinding", why);
+    }
+    match provisioner {
+        None => {
+            let why = format!("storageclass.storage.k8s.io \"{class}\" not found");
+            claims.warning(claim, "ProvisioningFailed", why);
+        }
+        Some(NO_PROVISIONER) => {
+            let why = format!("no volume plugin matched name: {NO_PROVISIONER}");
+            claims.warning(claim, "ProvisioningFailed", why);
+        }
+        Some(provisioner) => {
+            let note = format!(
+                "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the \
+                 system administrator. If volume creation is delayed, please verify that the provisioner is running and \
+                 correctly registered."
+            );
+            claims.event(claim, "ExternalProvisioning", note);
+        }
     }
 }
 
@@ -148,10 +209,10 @@ async fn complete(
         let patch = Patch::Merge(json!({"status": {"phase": "Bound"}}));
         volumes.patch_subresource("status", &key, &patch).await?;
     }
-    let completed = claim.annotation("pv.kubernetes.io/bind-completed").is_some();
+    let completed = claim.annotation(BIND_COMPLETED).is_some();
     let named = claim.is("spec/volumeName", volume.name());
     if !completed || !named {
-        let mut annotations = BTreeMap::from([("pv.kubernetes.io/bind-completed", "yes")]);
+        let mut annotations = BTreeMap::from([(BIND_COMPLETED, "yes")]);
         if !named {
             annotations.insert("pv.kubernetes.io/bound-by-controller", "yes");
         }
@@ -181,6 +242,7 @@ pub(crate) fn volumes() -> Controller<Object> {
     Controller::new_with("persistentvolume-reclaimer", PERSISTENT_VOLUME.source(), reclaim)
         .watches_with(PERSISTENT_VOLUME_CLAIM.source(), Trigger::events(volume_of))
         .field_manager(MANAGER)
+        .event_source("persistentvolume-controller")
 }
 
 /// Whether the claim that a volume refers to exists.

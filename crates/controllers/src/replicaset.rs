@@ -55,6 +55,7 @@ fn replicated(name: &str, kind: &'static Kind) -> Controller<Object> {
         .owns_with(POD.source().index(adoption::orphans()).index(census::index()))
         .watches_indexed_with(POD.source(), claimants, |pod: &Pod| adoption::orphan_keys(&pod.metadata))
         .field_manager(MANAGER)
+        .event_source(name)
         .max_concurrent(CONCURRENT)
         .state(Pace::default())
 }

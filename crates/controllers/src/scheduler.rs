@@ -9,6 +9,7 @@
 
 pub(crate) mod affinity;
 mod cache;
+mod claims;
 mod groups;
 mod interpod;
 mod placement;
@@ -21,17 +22,22 @@ mod terms;
 use std::sync::Arc;
 
 use cache::{PlacedPod, SchedulerCache};
-use evenkeel_runtime::{Action, Controller, Ctx, Error, Event, Request, Result, ResultExt, Trigger};
-use kube::Api;
+use evenkeel_runtime::{
+    Action, Controller, Ctx, Error, Event, EventType, Request, Result, ResultExt, Trigger,
+};
 use kube::core::DynamicObject;
 use kube::core::params::{Patch, PostParams};
+use kube::{Api, Resource as _};
 use parking_lot::Mutex;
-use placement::{Misfits, NO_NODES, Placement, describe};
+use placement::{Misfit, Misfits, NO_NODES, Placement, describe};
 use preemption::{Candidate, Refused};
-use queue::SchedulingQueue;
+use queue::{Needs, SchedulingQueue};
 use serde_json::{Value, json};
 
-use crate::kinds::{NAMESPACE, NODE, Namespace, Node, POD, POD_DISRUPTION_BUDGET, Pod};
+use crate::kinds::{
+    NAMESPACE, NODE, Namespace, Node, PERSISTENT_VOLUME_CLAIM, POD, POD_DISRUPTION_BUDGET,
+    PersistentVolumeClaim, Pod,
+};
 use crate::object::{OfKind, time};
 use crate::{clock, pod};
 
@@ -43,12 +49,15 @@ const MANAGER: &str = "kube-scheduler";
 struct SchedulerState {
     cache: SchedulerCache,
     queue: SchedulingQueue,
+    /// The pods that wait for their claims.
+    unbound: claims::Waiting,
 }
 
 /// The scheduler as a controller.
 pub(crate) fn controller() -> Controller<DynamicObject> {
     let state = Arc::new(Mutex::new(SchedulerState::default()));
     let (by_pods, by_nodes, by_namespaces) = (state.clone(), state.clone(), state.clone());
+    let by_claims = state.clone();
     Controller::without_primary("default-scheduler", reconcile)
         .watches_with(POD.source(), Trigger::events(move |event| by_pods.lock().follow_pod(event).then(key)))
         .watches_with(
@@ -58,6 +67,12 @@ pub(crate) fn controller() -> Controller<DynamicObject> {
         .watches_with(
             NAMESPACE.source(),
             Trigger::events(move |event| by_namespaces.lock().follow_namespace(event).then(key)),
+        )
+        .watches_with(
+            PERSISTENT_VOLUME_CLAIM.source(),
+            Trigger::events(move |_: &Event<PersistentVolumeClaim>| {
+                by_claims.lock().follow_claim().then(key)
+            }),
         )
         .reads_with(POD_DISRUPTION_BUDGET.source())
         .field_manager(MANAGER)
@@ -78,6 +93,7 @@ impl SchedulerState {
             self.cache.forget(uid);
             self.cache.forget_nomination(uid);
             self.queue.remove(&key);
+            self.unbound.forget(&key);
             return self.retry();
         };
         self.cache.observe(pod);
@@ -101,6 +117,12 @@ impl SchedulerState {
             return self.queue.has_next();
         }
         false
+    }
+
+    /// Follows the claims. Returns whether a pod is active.
+    fn follow_claim(&mut self) -> bool {
+        self.queue.retry_claims();
+        self.queue.has_next()
     }
 
     /// Follows the labels of namespaces, which terms of affinity select. Returns whether a pod is active.
@@ -140,6 +162,11 @@ impl SchedulerState {
 
 async fn reconcile(_: Request, ctx: Ctx<Mutex<SchedulerState>>) -> Result<Action> {
     let mut failed = Vec::new();
+    {
+        let mut state = ctx.state().lock();
+        let ended = state.unbound.ended();
+        ended.iter().for_each(|pod| state.queue.retry_one(pod));
+    }
     loop {
         let next = ctx.state().lock().queue.next();
         let Some((key, priority)) = next else { break };
@@ -148,7 +175,8 @@ async fn reconcile(_: Request, ctx: Ctx<Mutex<SchedulerState>>) -> Result<Action
         }
     }
     // Failed pods are tried again after the backoff. Pods that arrive in the meantime do not wait for them.
-    let mut last = Ok(Action::await_change());
+    let patience = ctx.state().lock().unbound.ends_in();
+    let mut last = Ok(patience.map_or_else(Action::await_change, Action::requeue));
     for (key, priority, error) in failed {
         ctx.state().lock().queue.add(key, priority);
         last = Err(error);
@@ -159,8 +187,13 @@ async fn reconcile(_: Request, ctx: Ctx<Mutex<SchedulerState>>) -> Result<Action
 async fn schedule(ctx: &Ctx<Mutex<SchedulerState>>, key: &Request) -> Result<()> {
     let Some(pod) = ctx.kind(&POD).get(key)? else { return Ok(()) };
     let incoming = PlacedPod::new(pod.clone());
+    let trouble = claims::trouble(&pod, |claim| Ok(ctx.kind(&PERSISTENT_VOLUME_CLAIM).get(claim)?))?;
+    if let Some(trouble) = trouble {
+        return wait_for_claims(ctx, key, &incoming, &trouble).await;
+    }
     let placed = {
         let mut state = ctx.state().lock();
+        state.unbound.forget(key);
         if !queue::is_waiting(&pod) || state.cache.is_placed(incoming.uid()) {
             return Ok(());
         }
@@ -173,7 +206,8 @@ async fn schedule(ctx: &Ctx<Mutex<SchedulerState>>, key: &Request) -> Result<()>
                 state.queue.retry_related();
             }
             Placement::None(_) => {
-                state.queue.add_unschedulable(key.clone(), queue::priority(&pod), needs_pods(&pod));
+                let needs = Needs { pods: needs_pods(&pod), ..Needs::default() };
+                state.queue.add_unschedulable(key.clone(), queue::priority(&pod), needs);
             }
         }
         placed
@@ -186,8 +220,36 @@ async fn schedule(ctx: &Ctx<Mutex<SchedulerState>>, key: &Request) -> Result<()>
             }
             bound
         }
-        Placement::None(misfits) => fail(ctx, &incoming, &misfits).await,
+        Placement::None(misfits) => {
+            let message = describe(misfits.len(), misfits.values());
+            fail(ctx, &incoming, &misfits, message).await
+        }
     }
+}
+
+/// Sets a pod aside whose claims keep it from being placed, and reports why, unless that may pass in a moment.
+async fn wait_for_claims(
+    ctx: &Ctx<Mutex<SchedulerState>>,
+    key: &Request,
+    incoming: &PlacedPod,
+    trouble: &claims::Trouble,
+) -> Result<()> {
+    let misfits = {
+        let mut state = ctx.state().lock();
+        if !queue::is_waiting(&incoming.pod) || state.cache.is_placed(incoming.uid()) {
+            state.unbound.forget(key);
+            return Ok(());
+        }
+        let needs = Needs { claims: true, ..Needs::default() };
+        state.queue.add_unschedulable(key.clone(), queue::priority(&incoming.pod), needs);
+        if state.unbound.is_patient(key, trouble) {
+            return Ok(());
+        }
+        let nowhere = |node: &Arc<Node>| (node.name().to_owned(), Misfit::new(&trouble.why, false));
+        state.cache.nodes().map(nowhere).collect::<Misfits>()
+    };
+    let message = format!("0/{} nodes are available: {}.", misfits.len(), trouble.why);
+    fail(ctx, incoming, &misfits, message).await
 }
 
 /// Whether the placement of other pods may make room for a pod that fits nowhere.
@@ -199,12 +261,16 @@ fn needs_pods(pod: &Pod) -> bool {
 }
 
 /// Evicts other pods for a pod that fits nowhere, or reports why that would not help.
-async fn fail(ctx: &Ctx<Mutex<SchedulerState>>, incoming: &PlacedPod, misfits: &Misfits) -> Result<()> {
+async fn fail(
+    ctx: &Ctx<Mutex<SchedulerState>>,
+    incoming: &PlacedPod,
+    misfits: &Misfits,
+    message: String,
+) -> Result<()> {
     let pod = &incoming.pod;
     if misfits.is_empty() {
         return report(ctx, pod, NO_NODES, &Value::Null).await;
     }
-    let message = describe(misfits.len(), misfits.values());
     let budgets = ctx.kind(&POD_DISRUPTION_BUDGET).cache()?.list();
     let budgets: Vec<_> = budgets.iter().filter_map(|budget| preemption::Budget::of(budget)).collect();
     let chosen = {
@@ -244,7 +310,7 @@ async fn bind(ctx: &Ctx<Mutex<SchedulerState>>, pod: &Pod, node: &str) -> Result
     let answer = pods.create_subresource::<_, serde_json::Value>("binding", name, &params, &binding).await;
     if answer.ignore_not_found()?.is_some() {
         let note = format!("Successfully assigned {namespace}/{name} to {node}");
-        ctx.kind(&POD).event(pod, "Scheduled", note);
+        tell(ctx, (pod, None), EventType::Normal, ("Scheduled", "Binding"), note);
     }
     Ok(())
 }
@@ -279,7 +345,19 @@ async fn report(
     let written = pods.patch_subresource("status", &Request::of(pod), &patch).await;
     written.ignore_not_found().map_err(Error::from)?;
     if !known {
-        pods.warning(pod, "FailedScheduling", message);
+        tell(ctx, (pod, None), EventType::Warning, ("FailedScheduling", "Scheduling"), message);
     }
     Ok(())
+}
+
+/// Records an event about a pod, and about another pod that it concerns, with its reason and action.
+fn tell<S>(
+    ctx: &Ctx<S>,
+    (pod, related): (&Pod, Option<&Pod>),
+    event_type: EventType,
+    words: (&str, &str),
+    note: impl Into<String>,
+) {
+    let reference = |pod: &Pod| pod.object_ref(&&POD);
+    ctx.recorder().record_action(reference(pod), related.map(reference), event_type, words, note);
 }

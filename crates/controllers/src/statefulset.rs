@@ -31,6 +31,7 @@ pub(crate) fn controller() -> Controller<Object> {
         .reads_with(CONTROLLER_REVISION.source().index(Index::by_owner()))
         .reads_with(PERSISTENT_VOLUME_CLAIM.source())
         .field_manager(MANAGER)
+        .event_source("statefulset-controller")
         .max_concurrent(CONCURRENT)
 }
 
@@ -69,11 +70,7 @@ async fn perform(ctx: &Ctx, set: &StatefulSet, steps: Vec<Step>) -> Result<()> {
         match step {
             Step::Claims(ordinal) => make_claims(ctx, set, ordinal).await?,
             Step::Create(pod) => create(ctx, set, *pod).await?,
-            Step::Delete(pod) => {
-                ctx.kind(&POD).delete(&pod).await?;
-                let note = format!("delete Pod {} in StatefulSet {} successful", pod.name(), set.name());
-                ctx.kind(&STATEFUL_SET).event(set, "SuccessfulDelete", note);
-            }
+            Step::Delete(pod) => delete(ctx, set, &pod).await?,
         }
     }
     Ok(())
@@ -86,14 +83,46 @@ async fn make_claims(ctx: &Ctx, set: &StatefulSet, ordinal: i32) -> Result<()> {
         if claims.get(&key)?.is_some() {
             continue;
         }
-        if claims.create_unowned(claim).await.ignore_already_exists()?.is_some() {
-            let (name, set_name) = (key.name, set.name());
-            let note =
-                format!("create Claim {name} Pod {set_name}-{ordinal} in StatefulSet {set_name} success");
-            ctx.kind(&STATEFUL_SET).event(set, "SuccessfulCreate", note);
+        let (sets, name, set_name) = (ctx.kind(&STATEFUL_SET), key.name, set.name());
+        match claims.create_unowned(claim).await {
+            Ok(_) => {
+                let note =
+                    format!("Create Claim {name} Pod {set_name}-{ordinal} in StatefulSet {set_name} success");
+                sets.event(set, "SuccessfulCreate", note);
+            }
+            Err(error) if error.is_already_exists() => {}
+            Err(error) if api_error::namespace_is_terminating(&error) => {}
+            Err(error) => {
+                let why = api_error::message(&error);
+                let failed = |what: &str| format!("{what} in StatefulSet {set_name} failed error: {why}");
+                let claim = failed(&format!("Create Claim {name} for Pod {set_name}-{ordinal}"));
+                sets.warning(set, "FailedCreate", claim);
+                let pod = format!(
+                    "Create Pod {set_name}-{ordinal} in StatefulSet {set_name} failed error: failed to create PVC {name}: {why}"
+                );
+                sets.warning(set, "FailedCreate", pod);
+                return Err(Error::from(error));
+            }
         }
     }
     Ok(())
+}
+
+async fn delete(ctx: &Ctx, set: &StatefulSet, pod: &Pod) -> Result<()> {
+    let (sets, name, set_name) = (ctx.kind(&STATEFUL_SET), pod.name(), set.name());
+    match ctx.kind(&POD).delete(pod).await {
+        Ok(_) => {
+            let note = format!("Delete Pod {name} in StatefulSet {set_name} successful");
+            sets.event(set, "SuccessfulDelete", note);
+            Ok(())
+        }
+        Err(error) => {
+            let why = api_error::message(&error);
+            let note = format!("Delete Pod {name} in StatefulSet {set_name} failed error: {why}");
+            sets.warning(set, "FailedDelete", note);
+            Err(Error::from(error))
+        }
+    }
 }
 
 async fn create(ctx: &Ctx, set: &StatefulSet, pod: Pod) -> Result<()> {
@@ -101,14 +130,14 @@ async fn create(ctx: &Ctx, set: &StatefulSet, pod: Pod) -> Result<()> {
     let (name, set_name) = (pod.name().to_owned(), set.name());
     match ctx.kind(&POD).create(pod).await {
         Ok(_) => {
-            let note = format!("create Pod {name} in StatefulSet {set_name} successful");
+            let note = format!("Create Pod {name} in StatefulSet {set_name} successful");
             sets.event(set, "SuccessfulCreate", note);
             Ok(())
         }
         Err(error) if api_error::namespace_is_terminating(&error) => Ok(()),
         Err(error) => {
             let message = api_error::message(&error);
-            let note = format!("create Pod {name} in StatefulSet {set_name} failed error: {message}");
+            let note = format!("Create Pod {name} in StatefulSet {set_name} failed error: {message}");
             sets.warning(set, "FailedCreate", note);
             Err(Error::from(error))
         }

@@ -44,6 +44,7 @@ pub(crate) fn controller() -> Controller<Object> {
         )
         .stream("toleration", due)
         .field_manager(MANAGER)
+        .event_source("taint-eviction-controller")
         .state(evictions)
 }
 

@@ -95,6 +95,8 @@ pub(crate) struct Options {
     pub(crate) sync_timeout: Duration,
     pub(crate) sync_period: Option<Duration>,
     pub(crate) field_manager: Option<Arc<str>>,
+    /// The component that reports the controller's events, which are then counted ones.
+    pub(crate) event_source: Option<Arc<str>>,
     /// The number of writes a second, and the burst.
     pub(crate) write_limit: Option<(f64, u32)>,
     /// Whether the controller sleeps until any resource is used; see [`ResourceUse`](crate::resource_use::ResourceUse).
@@ -116,6 +118,7 @@ impl Default for Options {
             sync_timeout: SYNC_TIMEOUT,
             sync_period: Some(SYNC_PERIOD),
             field_manager: None,
+            event_source: None,
             write_limit: None,
             wakes_on_any_use: false,
         }

@@ -2,10 +2,16 @@
 //!
 //! Events are sent in the background and never delay a reconcile. A repeated event becomes a series. An object with very
 //! many events gets no more for a while. When the buffer is full, events are dropped, and the log says so.
+//!
+//! There are two forms of events. A [`Recorder`] writes events of `events.k8s.io`, as client-go's newer recorder and
+//! kube-scheduler do. [`Recorder::counted`] returns one that writes events of core/v1 with a source and a count, as
+//! client-go's older recorder, kubelets and kube-controller-manager do.
 
 mod sender;
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use evenkeel_env::{Env, Station, Work};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -64,12 +70,32 @@ pub struct Recorder {
     /// `None` if events are not sent.
     waiting: Option<mpsc::Sender<Note>>,
     station: Station,
-    reporter: std::sync::Arc<str>,
+    reporter: Arc<str>,
+    /// The host of the reporter if events are counted, which may be empty.
+    counted_on: Option<Arc<str>>,
+}
+
+/// The form of an event.
+#[derive(Debug)]
+enum Form {
+    /// An event of `events.k8s.io`, which becomes a series when it is repeated.
+    Series {
+        /// What the reporter was doing.
+        action: Cow<'static, str>,
+        /// Another object that the event concerns.
+        related: Option<ObjectReference>,
+    },
+    /// An event of core/v1, which has a source and counts how often it happened.
+    Counted {
+        /// The host of the reporter, or an empty text.
+        host: Arc<str>,
+    },
 }
 
 /// An event that waits to be sent.
 struct Note {
-    reporter: std::sync::Arc<str>,
+    reporter: Arc<str>,
+    form: Form,
     regarding: ObjectReference,
     event_type: EventType,
     reason: String,
@@ -87,22 +113,38 @@ pub(crate) fn channel(
 ) -> (Recorder, impl Future<Output = ()> + Send) {
     let (waiting, notes) = mpsc::channel(WAITING_MAX);
     let station = env.ledger().station("events to record");
-    (
-        Recorder { waiting: Some(waiting), station, reporter: "evenkeel".into() },
-        Sender::new(client, env).run(notes, closing),
-    )
+    let recorder = Recorder { waiting: Some(waiting), station, reporter: "evenkeel".into(), counted_on: None };
+    (recorder, Sender::new(client, env).run(notes, closing))
 }
 
 impl Recorder {
     /// A recorder that drops all events.
     pub(crate) fn silent(env: &Env) -> Self {
         let station = env.ledger().station("events to record");
-        Self { waiting: None, station, reporter: "evenkeel".into() }
+        Self { waiting: None, station, reporter: "evenkeel".into(), counted_on: None }
     }
 
     /// The recorder of one controller, which is named as the reporter of its events.
-    pub(crate) fn named(&self, reporter: std::sync::Arc<str>) -> Self {
+    pub(crate) fn named(&self, reporter: Arc<str>) -> Self {
         Self { reporter, ..self.clone() }
+    }
+
+    /// Returns a recorder whose events have the form that client-go's `record.EventRecorder` gives them: core/v1, with
+    /// the component and the host in their source, and counted when they are repeated. The host may be empty. Of ten
+    /// events about one object that differ in their text only, the tenth and all further ones are combined.
+    ///
+    /// ```
+    /// use evenkeel_runtime::{Ctx, EventType};
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// fn tell(ctx: &Ctx, pod: &Pod) {
+    ///     let kubelet = ctx.recorder().counted("kubelet", "node-1");
+    ///     kubelet.record(pod, EventType::Normal, "Started", "Container started");
+    /// }
+    /// ```
+    #[must_use]
+    pub fn counted(&self, component: &str, host: &str) -> Self {
+        Self { reporter: component.into(), counted_on: Some(host.into()), ..self.clone() }
     }
 
     /// Records an event about an object of a kind that is known at compile time.
@@ -124,13 +166,43 @@ impl Recorder {
         reason: &str,
         note: impl Into<String>,
     ) {
+        let form = match &self.counted_on {
+            Some(host) => Form::Counted { host: host.clone() },
+            None => Form::Series { action: "Reconcile".into(), related: None },
+        };
+        self.send(form, regarding, event_type, reason, note.into());
+    }
+
+    /// Records an event of `events.k8s.io` about an object, with what the reporter was doing and another object that the
+    /// event concerns.
+    pub fn record_action(
+        &self,
+        regarding: ObjectReference,
+        related: Option<ObjectReference>,
+        event_type: EventType,
+        (reason, action): (&str, &str),
+        note: impl Into<String>,
+    ) {
+        let form = Form::Series { action: action.to_owned().into(), related };
+        self.send(form, regarding, event_type, reason, note.into());
+    }
+
+    fn send(
+        &self,
+        form: Form,
+        regarding: ObjectReference,
+        event_type: EventType,
+        reason: &str,
+        text: String,
+    ) {
         let Some(waiting) = &self.waiting else { return };
         let note = Note {
             reporter: self.reporter.clone(),
+            form,
             regarding,
             event_type,
             reason: reason.to_owned(),
-            text: note.into(),
+            text,
             _work: self.station.enter(),
         };
         if waiting.try_send(note).is_err() {

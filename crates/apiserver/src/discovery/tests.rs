@@ -133,4 +133,8 @@ fn what_is_not_served_is_no_page_or_no_resource() {
     assert_eq!(get(&registry, "/apis/apps/v7", "*/*").2, "the server could not find the requested resource");
     assert_eq!(get(&registry, "/api/v7", "*/*").2, "the server could not find the requested resource");
     assert_eq!(get(&registry, "/version", "*/*").2["minor"], "36");
+    // A client of protobuf, such as Kubernetes' own end-to-end tests, used to be refused.
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    assert_eq!(get(&registry, "/version", &format!("{protobuf}, */*")).2["minor"], "36");
+    assert_eq!(get(&registry, "/version", protobuf).0, 406);
 }

@@ -120,11 +120,29 @@ async fn carry_out(
                 let encoded = converter.served(ctx.info, &marked).await?.encoded(marked.revision);
                 return Ok(Some(Deleted::Marked(encoded)));
             }
-            let Ok(revision) = remove(ctx, &marked.key, marked.revision).await? else { return Ok(None) };
-            let encoded = converter.served(ctx.info, &marked).await?.encoded(revision);
-            Ok(Some(Deleted::Gone(encoded, marked)))
+            remove_marked(ctx, marked).await
         }
     }
+}
+
+/// Removes an object that has been marked; `None` if it must not be removed any more. Another client may remove it first,
+/// as the node of a pod does when it sees the mark: the deletion has succeeded then, too.
+async fn remove_marked(ctx: &RequestContext<'_>, marked: Arc<Entry<Header>>) -> Result<Option<Deleted>> {
+    let mut revision = marked.revision;
+    for _ in 0..RETRIES_MAX {
+        let removed = remove(ctx, &marked.key, revision).await?;
+        let now = ctx.services.store.get(&marked.key).filter(|now| now.header.uid == marked.header.uid);
+        match (removed, now) {
+            (Err(_), Some(now)) if now.header.finalizers => return Ok(None),
+            (Err(_), Some(now)) => revision = now.revision,
+            (removed, _) => {
+                let served = ctx.services.converter.served(ctx.info, &marked).await?;
+                let encoded = served.encoded(removed.unwrap_or(revision));
+                return Ok(Some(Deleted::Gone(encoded, marked)));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Answers a DELETE of a collection with the deleted objects in their previous state.

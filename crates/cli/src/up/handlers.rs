@@ -1,12 +1,16 @@
 //! What answers for the simulated containers of `evenkeel up`: a program of this machine for commands, and its ports.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::str::FromStr;
 
+use anyhow::Context as _;
 use clap::Args;
 use evenkeel::Cluster;
-use evenkeel::cluster::{Connection, Exec, Exit, Pipe, PodSelector};
+use evenkeel::cluster::{Connection, Exec, Exit, Pipe, PodRule, PodSelector};
+use evenkeel::yaml;
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -28,6 +32,11 @@ pub(super) struct Handlers {
     /// be given several times. Without a handler, these calls are refused.
     #[arg(long, value_name = "[LABEL=VALUE@]PORT=ADDR:PORT")]
     port_handler: Vec<PortHandler>,
+    /// Read from this YAML file what the containers of some pods do: rules such as `{image: "web:*-rc*", does: {pull:
+    /// fail}}`, alone, in a list, or one in each document. A rule has the conditions `image`, `labels`, `namespace` and
+    /// `container`. The words of `does` are those of the annotations `node.evenkeel.dev/WORD`, which precede rules.
+    #[arg(long, value_name = "FILE")]
+    pod_rules: Option<PathBuf>,
 }
 
 /// A port of some pods, and the address that answers for it.
@@ -61,8 +70,13 @@ impl FromStr for PortHandler {
 }
 
 impl Handlers {
-    /// Lets the cluster use the handlers.
-    pub(super) fn install(&self, cluster: &Cluster) {
+    /// Lets the cluster use the handlers and the rules.
+    pub(super) fn install(&self, cluster: &Cluster) -> anyhow::Result<()> {
+        if let Some(path) = &self.pod_rules {
+            let read = || rules(&std::fs::read_to_string(path)?);
+            let rules = read().with_context(|| format!("cannot read the rules in {}", path.display()))?;
+            rules.into_iter().for_each(|rule| cluster.tell_pods(rule));
+        }
         if let Some(script) = &self.exec_handler {
             let handler = |call: &'static str| {
                 let script = script.clone();
@@ -78,7 +92,18 @@ impl Handlers {
             };
             cluster.connect_pods(selector, Some(port), move |_| connect(address));
         }
+        Ok(())
     }
+}
+
+/// Reads rules for what containers do.
+fn rules(text: &str) -> anyhow::Result<Vec<PodRule>> {
+    let documents = yaml::values(text)?.into_iter();
+    let all = documents.flat_map(|document| match document {
+        Value::Array(rules) => rules,
+        rule => vec![rule],
+    });
+    all.map(|rule| Ok(PodRule::from_json(&rule)?)).collect()
 }
 
 async fn connect(address: SocketAddr) -> Result<Connection, String> {
@@ -176,6 +201,19 @@ async fn copy_shared(from: Option<impl AsyncRead + Unpin>, to: &tokio::sync::Mut
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_are_read_alone_in_lists_and_in_documents() {
+        let text = "[{image: a, does: {pull: fail}}, {labels: {app: x}, does: {exit-code: 1}}]\n---\nimage: b\ndoes: {behaviour: never-ready}\n";
+        assert_eq!(rules(text).unwrap().len(), 3);
+        for (text, why) in [
+            ("{picture: a}", "a rule has no \"picture\", only image, labels, namespace, container and does"),
+            ("{does: {pull: perhaps}}", "pull: \"perhaps\" is not ok, fail or fail:N"),
+            ("just a text", "a rule is a map"),
+        ] {
+            assert_eq!(rules(text).unwrap_err().to_string(), why);
+        }
+    }
 
     #[test]
     fn a_port_handler_is_a_port_and_an_address() {

@@ -54,6 +54,17 @@ pub(super) fn status(observed: &Observed, now: Timestamp) -> (Tree, Option<Durat
     (status, look_again)
 }
 
+/// Returns the pods whose eviction was granted long ago, and which were not deleted since.
+pub(super) fn not_deleted(observed: &Observed, now: Timestamp) -> Vec<&Arc<Pod>> {
+    let expired = |pod: &&Arc<Pod>| {
+        let granted = observed.budget.at("status/disruptedPods").str(pod.name());
+        let granted: Option<Timestamp> = granted.and_then(|at| at.parse().ok());
+        let passed = granted.and_then(|at| Duration::try_from(now.duration_since(at)).ok());
+        passed.is_some_and(|passed| passed >= GRANTED)
+    };
+    observed.pods.iter().filter(|pod| !pod.is_deleting()).filter(expired).collect()
+}
+
 /// Returns the recent evictions that still reduce the budget, by the names of their pods.
 fn granted(observed: &Observed, now: Timestamp) -> BTreeMap<&str, Timestamp> {
     let holds = |name: &str, at: Timestamp| {

@@ -378,9 +378,11 @@ impl<'a> Planner<'a> {
         let remaining = active.len() - plan.delete.len();
         let running = i32::try_from(remaining + plan.create).unwrap_or(0);
         self.status.set("active", counts::nonzero(running));
-        let ready = active.iter().filter(|pod| pod::is_ready(pod)).count();
+        // A pod that is deleted now is not counted as ready: the API server refuses more ready pods than active ones.
+        let goes = |pod: &Arc<Pod>| plan.delete.iter().any(|gone| Arc::ptr_eq(gone, pod));
+        let ready = active.iter().filter(|pod| pod::is_ready(pod) && !goes(pod)).count();
         self.status.set("ready", i32::try_from(ready).unwrap_or(0));
-        let terminating = self.pods.iter().filter(|pod| pod::is_terminating(pod)).count();
+        let terminating = self.pods.iter().filter(|pod| pod::is_terminating(pod)).count() + plan.delete.len();
         self.status.set("terminating", i32::try_from(terminating).unwrap_or(0));
     }
 

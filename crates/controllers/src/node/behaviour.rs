@@ -5,8 +5,8 @@
 //!
 //! - as an *annotation* of the pod: `node.evenkeel.dev/WORD` for all containers of the pod, or
 //!   `node.evenkeel.dev/WORD.CONTAINER` for one of them;
-//! - as a *rule* over image, labels, namespace and container name ([`Rule`](super::rules::Rule)), from a file or from a
-//!   test;
+//! - as a *rule* over image, labels, namespace and container name ([`Rule`](super::rules::Rule)), from the file of
+//!   `evenkeel up --pod-rules` or from a test;
 //! - as a method of [`Behaviour`], which a test gives to a rule.
 //!
 //! | word | value | what the container does |
@@ -48,7 +48,8 @@
 //! *Commands:* a container whose command the node understands does what the command says: it prints, writes files, takes
 //! its time and exits. The node understands `sh -c SCRIPT` (and `bash`, `ash`, `dash`), and these programs without a shell:
 //! `true`, `false`, `sleep`, `echo`, `cat`, `touch`, `rm`, `test`, `expr`, `seq`, `date`, `hostname` and `tail -f /dev/null`.
-//! `mkdir`, `chmod`, `chown`, `trap` and `wait` succeed and do nothing. Of the shell's language it understands:
+//! `mkdir`, `chmod`, `chown` and `wait` succeed and do nothing. `trap … TERM` says what happens when the container is told
+//! to stop. Of the shell's language it understands:
 //!
 //! - `;`, `&&`, `||`, `!`, `{ …; }`, `if`, `while`, `until`, `for`, functions, `exit`, `exec`, `return`, `break`, `continue`,
 //!   `set -e`, comments and quotes

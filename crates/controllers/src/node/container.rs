@@ -119,6 +119,11 @@ impl ContainerMemory {
         Some(self.run.as_ref().map(|run| run.log.clone()).unwrap_or_default())
     }
 
+    /// Returns what the present run does when it is told to stop, if its command says so.
+    pub(crate) fn stops(&self) -> Option<Option<(Duration, i32)>> {
+        self.run.as_ref()?.stops
+    }
+
     /// Whether the container runs a command that the node understands.
     pub(crate) fn has_run(&self) -> bool {
         self.run.is_some()
@@ -295,9 +300,29 @@ impl Turn<'_> {
         }
     }
 
+    /// Returns the number of restarts that the next run has.
+    fn next_restarts(&self) -> i32 {
+        let number = self.restarts();
+        // A container that waits after a run says so in its last state.
+        let ended = container_id(self.uid(), self.name(), number);
+        let has_run = self.last_state().is("terminated/containerID", &ended);
+        if has_run { number.saturating_add(1) } else { number }
+    }
+
+    /// Returns how the last run ended, or null.
+    fn last_state(&self) -> &Tree {
+        if self.old.has("state/terminated") { self.old.at("state") } else { self.old.at("lastState") }
+    }
+
+    /// Whether the image is pulled before this run.
+    fn pulls(&self, restarts: i32) -> bool {
+        restarts == 0 || self.container.is("imagePullPolicy", "Always")
+    }
+
     /// Pulls the image and starts the container, unless something fails.
     fn begin(&self, memory: &mut ContainerMemory) -> Outcome {
-        if self.restarts() == 0 && self.pull_fails(memory) {
+        let restarts = self.next_restarts();
+        if self.pulls(restarts) && self.pull_fails(memory) {
             memory.failed_pulls = memory.failed_pulls.saturating_add(1);
             let why = self.pull_error();
             let notes = vec![
@@ -312,7 +337,7 @@ impl Turn<'_> {
             let status = self.waiting("CreateContainerConfigError", Some(trouble.to_owned()));
             return Outcome { status, notes, ..Outcome::default() };
         }
-        self.start(memory, self.restarts())
+        self.start(memory, restarts)
     }
 
     fn pull_error(&self) -> String {
@@ -357,9 +382,7 @@ impl Turn<'_> {
         let exit = self.exit(memory, restarts);
         let health = self.probes().health(self.behaviour, Duration::ZERO);
         let state = tree!({"running": tree!({"startedAt": time(self.now.time)})});
-        let last =
-            if self.old.has("state/terminated") { self.old.at("state") } else { self.old.at("lastState") };
-        let running = self.status(state, health, restarts, last.clone());
+        let running = self.status(state, health, restarts, self.last_state().clone());
         let status = match exit {
             Some(exit) if exit.after.is_zero() => self.end(memory, &running, &exit, &mut notes),
             _ => running,
@@ -368,10 +391,9 @@ impl Turn<'_> {
     }
 
     fn start_notes(&self, restarts: i32) -> Vec<Note> {
-        let (name, image) = (self.name(), self.image());
-        let pulls = self.container.is("imagePullPolicy", "Always") && restarts == 0;
+        let image = self.image();
         let mut notes = Vec::with_capacity(4);
-        if pulls {
+        if self.container.is("imagePullPolicy", "Always") || self.behaviour.pull.is_some() && restarts == 0 {
             notes.push(self.note(false, "Pulling", format!("Pulling image {image:?}")));
             let pulled = format!(
                 "Successfully pulled image {image:?} in 10ms (10ms including waiting). Image size: 0 bytes."
@@ -383,8 +405,8 @@ impl Turn<'_> {
             );
             notes.push(self.note(false, "Pulled", present));
         }
-        notes.push(self.note(false, "Created", format!("Created container: {name}")));
-        notes.push(self.note(false, "Started", format!("Started container {name}")));
+        notes.push(self.note(false, "Created", "Container created".to_owned()));
+        notes.push(self.note(false, "Started", "Container started".to_owned()));
         notes
     }
 
@@ -451,6 +473,12 @@ impl Turn<'_> {
         }
     }
 
+    /// Whether the container is restarted after the node has killed it because of a failed probe.
+    fn restarts_on_failure(&self) -> bool {
+        let own = self.container.str("restartPolicy").or(self.pod.str("spec/restartPolicy"));
+        self.role == Role::Sidecar || own != Some("Never")
+    }
+
     /// Moves a running container forward: it exits, becomes ready or unready, or is resized.
     fn run(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
         let mut notes = Vec::new();
@@ -459,14 +487,14 @@ impl Turn<'_> {
             let status = self.end(memory, self.old, exit, &mut notes);
             return Outcome { status, notes, started: None };
         }
-        if self.must_restart_for_resize() {
-            let text = format!("Container {} resize requires restart", self.name());
-            notes.push(self.note(false, "Killing", text));
+        if let Some(why) = self.must_restart() {
+            notes.push(self.note(false, "Killing", why));
             let ended = self.terminated(self.old, KILLED, Some("Error"), None);
             let health = self.probes().health(self.behaviour, Duration::ZERO);
             let state = tree!({"running": tree!({"startedAt": time(self.now.time)})});
             let restarts = self.restarts().saturating_add(1);
             memory.run = (self.interpret)(self.container, restarts);
+            notes.extend(self.start_notes(restarts));
             let status = self.status(state, health, restarts, ended);
             return Outcome { status, notes, started: memory.prints() };
         }
@@ -493,7 +521,8 @@ impl Turn<'_> {
                 _ => "Liveness probe failed: told to fail",
             };
             notes.push(self.note(true, "Unhealthy", failed.to_owned()));
-            let killed = format!("Container {} failed {probe} probe, will be restarted", self.name());
+            let again = if self.restarts_on_failure() { ", will be restarted" } else { "" };
+            let killed = format!("Container {} failed {probe} probe{again}", self.name());
             notes.push(self.note(false, "Killing", killed));
         }
         let (reason, message) = match exit.probe {
@@ -549,7 +578,7 @@ impl Turn<'_> {
     }
 
     fn restart(&self, memory: &mut ContainerMemory, times: i32) -> Outcome {
-        if self.trouble.is_some() {
+        if self.trouble.is_some() || self.pulls(self.next_restarts()) && self.pull_fails(memory) {
             return self.begin(memory);
         }
         memory.level = memory.level.saturating_add(1);
@@ -596,6 +625,16 @@ impl Turn<'_> {
         (exit.after < BACK_OFF_RESET && self.restarts_after(exit.code)).then_some(exit)
     }
 
+    /// Returns why a running container is killed and started anew, if it has to be: its image has changed, or its
+    /// resources.
+    fn must_restart(&self) -> Option<String> {
+        let name = self.name();
+        if self.old.str("image").is_some_and(|image| image != self.image()) {
+            return Some(format!("Container {name} definition changed, will be restarted"));
+        }
+        self.must_restart_for_resize().then(|| format!("Container {name} resize requires restart"))
+    }
+
     /// Whether the resources have changed and one of the changes needs a restart.
     fn must_restart_for_resize(&self) -> bool {
         let (wanted, given) = (self.container.at("resources"), self.old.at("resources"));
@@ -618,12 +657,7 @@ impl Turn<'_> {
 
     /// Returns the status of a waiting container.
     pub(crate) fn waiting(&self, reason: &str, message: Option<String>) -> Tree {
-        self.status(
-            waiting_state(reason, message),
-            Health::NONE,
-            self.restarts(),
-            self.old.at("lastState").clone(),
-        )
+        self.status(waiting_state(reason, message), Health::NONE, self.restarts(), self.last_state().clone())
     }
 
     /// Returns the status of the container after it was stopped with this exit code.

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::container::Note;
+use super::registration;
 use crate::kinds::{POD, Pod};
 
 /// How many events a node may record in a burst, and how many a second after that: kubelet's `eventBurst` and
@@ -47,13 +48,17 @@ impl EventBudgets {
 
     /// Records events about a pod.
     pub(crate) fn tell<S>(&self, ctx: &Ctx<S>, node: usize, pod: &Pod, notes: Vec<Note>) {
+        if notes.is_empty() {
+            return;
+        }
+        let recorder = ctx.recorder().counted("kubelet", &registration::name(node));
         for note in notes {
             if !self.take(node) {
                 tracing::debug!(reason = note.reason, "an event was dropped: the node records too many");
                 continue;
             }
             let event_type = if note.warning { EventType::Warning } else { EventType::Normal };
-            ctx.recorder().record_about(reference(pod, note.path), event_type, note.reason, note.text);
+            recorder.record_about(reference(pod, note.path), event_type, note.reason, note.text);
         }
     }
 }

@@ -390,7 +390,13 @@ async fn find_referent(ctx: &Ctx<Kubelets>, reference: &Reference, key: &Request
     let kind = kind_of(reference.referent);
     if reference.referent.is_watched_whole() {
         let present = ctx.kind(kind).get(key)?;
-        return Ok(if present.is_some() { Found::All } else { Found::Nothing });
+        return Ok(match present {
+            None => Found::Nothing,
+            Some(claim) if reference.referent == Referent::Claim && !claim.is("status/phase", "Bound") => {
+                Found::NotBound
+            }
+            Some(_) => Found::All,
+        });
     }
     let Some(present) = ctx.objects::<Metadata>(resource(kind)).get(key)? else { return Ok(Found::Nothing) };
     if reference.keys.is_empty() {

@@ -70,14 +70,19 @@ pub(crate) struct Step {
     pub(crate) started: Vec<(String, Vec<LogLine>)>,
 }
 
-/// Whether a container of the pod waits for its start, which may need objects that the pod refers to.
+/// Whether a container of the pod waits for its start or may be restarted, which may need objects that the pod refers to.
 pub(crate) fn needs_references(pod: &Pod) -> bool {
     let starts = |(spec, statuses): (&str, &str)| {
         let statuses = pod.at("status").list(statuses);
         pod.list(spec).iter().any(|container| {
             matches!(
                 State::of(find(statuses, name(container))),
-                State::Waiting | State::ConfigError | State::BackOff | State::PullBackOff | State::PullFailed
+                State::Waiting
+                    | State::ConfigError
+                    | State::BackOff
+                    | State::PullBackOff
+                    | State::PullFailed
+                    | State::Ended
             )
         })
     };
@@ -208,6 +213,7 @@ impl<'a> Look<'a, '_> {
         if self.pod.has(EPHEMERAL_CONTAINERS.0) {
             self.run_all(&mut status, EPHEMERAL_CONTAINERS, initialized);
         }
+        self.tell_resize(&status);
         let may_restart = |container: &Tree, code: i32| {
             let list = if self.is_init(container) { INIT_CONTAINERS } else { CONTAINERS };
             self.turn(container, list, true, &Behaviour::default()).restarts_after(code)
@@ -227,6 +233,24 @@ impl<'a> Look<'a, '_> {
         let readiness = Readiness { sandbox: true, initialized };
         set_conditions(self.pod, &mut status, readiness, self.around.now.time);
         self.write(status);
+    }
+
+    /// Records that the resources of running containers have changed.
+    fn tell_resize(&mut self, status: &Tree) {
+        let resized = [INIT_CONTAINERS.1, CONTAINERS.1].into_iter().any(|list| {
+            self.old.list(list).iter().any(|old| {
+                let new = find(status.list(list), name(old));
+                old.has("state/running") && old.has("resources") && old.at("resources") != new.at("resources")
+            })
+        });
+        if !resized {
+            return;
+        }
+        let summary = resize_summary(self.pod);
+        for (reason, what) in [("ResizeStarted", "started"), ("ResizeCompleted", "completed")] {
+            let text = format!("Pod resize {what}: {summary}");
+            self.step.notes.push(Note { warning: false, ..Note::warning(reason, text) });
+        }
     }
 
     fn is_init(&self, container: &Tree) -> bool {
@@ -370,13 +394,11 @@ impl<'a> Look<'a, '_> {
         let mut status = self.old.clone();
         let always = self.pod.str("spec/restartPolicy").unwrap_or("Always") == "Always";
         let ends = |container: &Tree| match self.container_stop_time(container) {
-            Some(time) if time <= grace || grace.is_zero() => {
-                if always {
-                    0
-                } else {
-                    TERMINATED
-                }
-            }
+            Some(time) if time <= grace || grace.is_zero() => match self.told_stop(container) {
+                Some(Some((_, code))) => code,
+                _ if always => 0,
+                _ => TERMINATED,
+            },
             _ => KILLED,
         };
         self.stop_containers(&mut status, &ends);
@@ -437,11 +459,40 @@ impl<'a> Look<'a, '_> {
     fn container_stop_time(&self, container: &Tree) -> Option<Duration> {
         let behaviour = (self.around.behaviour)(name(container), container.str("image").unwrap_or_default());
         let hook = container.i64("lifecycle/preStop/sleep/seconds").and_then(|it| u64::try_from(it).ok());
-        match behaviour.stop_after.unwrap_or(Delay::After(STOP)) {
+        let own = match self.told_stop(container) {
+            Some(None) => Delay::Never,
+            Some(Some((time, _))) => Delay::After(time.max(STOP)),
+            None => Delay::After(STOP),
+        };
+        match behaviour.stop_after.unwrap_or(own) {
             Delay::Never => None,
             Delay::After(time) => Some(time.saturating_add(Duration::from_secs(hook.unwrap_or(0)))),
         }
     }
+
+    /// Returns what the command of a container does when it is told to stop, if it says so.
+    fn told_stop(&self, container: &Tree) -> Option<Option<(Duration, i32)>> {
+        self.memory.containers.get(name(container))?.as_ref()?.stops()
+    }
+}
+
+/// Returns the resources of all containers as the events about a resize tell them: as JSON, in kubelet's order.
+fn resize_summary(pod: &Pod) -> String {
+    let lists = [("initContainers", INIT_CONTAINERS.0), ("containers", CONTAINERS.0)];
+    let mut parts = Vec::with_capacity(3);
+    for (key, list) in lists {
+        let all = pod.list(list).iter().map(|container| {
+            let resources = container.at("resources");
+            let resources = if resources.is_null() { tree!({}) } else { resources.clone() };
+            tree!({"name": name(container), "resources": resources})
+        });
+        let all: Vec<_> = all.collect();
+        if !all.is_empty() {
+            parts.push(format!("\"{key}\":{}", Tree::from(all)));
+        }
+    }
+    parts.push(format!("\"generation\":{}", pod.metadata.generation.unwrap_or(0)));
+    format!("{{{}}}", parts.join(","))
 }
 
 #[cfg(test)]

@@ -74,6 +74,8 @@ pub(crate) enum Found {
     Nothing,
     /// The object exists without this key.
     NotKey(String),
+    /// The object is a claim that is not bound to a volume.
+    NotBound,
 }
 
 /// What is missing for a pod, in kubelet's words.
@@ -96,6 +98,20 @@ impl Missing {
             (Place::ImagePull, _) => self.pull_secrets.push(name.clone()),
             (Place::Volume(volume), found) => {
                 let why = match (reference.referent, found) {
+                    (Referent::Claim, found) => {
+                        let why = match found {
+                            Found::NotBound => "PVC is not bound".to_owned(),
+                            _ => format!(
+                                "failed to fetch PVC from API server: persistentvolumeclaims {name:?} not found"
+                            ),
+                        };
+                        let namespace = pod.in_namespace();
+                        self.volumes.push(format!(
+                            "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], failed \
+                             to process volumes=[{volume}]: error processing PVC {namespace}/{name}: {why}"
+                        ));
+                        return;
+                    }
                     (Referent::ServiceAccount, _) => {
                         format!("failed to fetch token: serviceaccounts {name:?} not found")
                     }
@@ -236,7 +252,9 @@ mod tests {
             [
                 "MountVolume.SetUp failed for volume \"v1\" : configmap \"m\" not found",
                 "MountVolume.SetUp failed for volume \"v2\" : secret \"s\" not found",
-                "MountVolume.SetUp failed for volume \"v3\" : persistentvolumeclaim \"c\" not found",
+                "Unable to attach or mount volumes: unmounted volumes=[v3], unattached volumes=[], failed to process \
+                 volumes=[v3]: error processing PVC n/c: failed to fetch PVC from API server: persistentvolumeclaims \
+                 \"c\" not found",
                 "MountVolume.SetUp failed for volume \"v5\" : configmap \"m2\" not found",
                 "MountVolume.SetUp failed for volume \"v5\" : secret \"s2\" not found",
                 "MountVolume.SetUp failed for volume \"v5\" : failed to fetch token: serviceaccounts \"a\" not found",

@@ -1,5 +1,6 @@
 //! The Node and Lease objects of the simulated nodes.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -144,6 +145,30 @@ pub(crate) fn recovered(present: &Tree, healthy: &Tree) -> Tree {
     status
 }
 
+/// Returns the status in which all extended resources of the capacity can be allocated, and no others, as kubelets write
+/// it for resources that others have added; `None` if that is so already.
+pub(crate) fn with_extended(status: &Tree) -> Option<Tree> {
+    let extended =
+        |(name, amount): (&str, &Tree)| name.contains('/').then(|| (name.to_owned(), amount.clone()));
+    let capacity: BTreeMap<_, _> = status.entries("capacity").filter_map(extended).collect();
+    let allocatable: BTreeMap<_, _> = status.entries("allocatable").filter_map(extended).collect();
+    let missing = capacity.iter().filter(|(name, _)| !allocatable.contains_key(*name));
+    let gone = allocatable.keys().filter(|name| !capacity.contains_key(*name));
+    let missing = missing.map(|(name, amount)| (name.clone(), amount.clone()));
+    let changes: Vec<_> = missing.chain(gone.map(|name| (name.clone(), Tree::Null))).collect();
+    if changes.is_empty() {
+        return None;
+    }
+    let mut all: BTreeMap<String, Tree> =
+        status.entries("allocatable").map(|(name, amount)| (name.to_owned(), amount.clone())).collect();
+    all.extend(changes);
+    let kept = all.iter().filter(|(_, amount)| !amount.is_null());
+    let kept = kept.map(|(name, amount)| (name.as_str().into(), amount.clone())).collect();
+    let mut status = status.clone();
+    status.set("allocatable", Tree::map(kept));
+    Some(status)
+}
+
 fn conditions(now: Timestamp) -> Vec<Tree> {
     let all = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -187,6 +212,17 @@ pub(crate) fn lease(node: &Node, now: Timestamp) -> Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_add_to_the_capacity_can_be_allocated() {
+        let status = tree!({
+            "capacity": tree!({"cpu": "4", "example.com/slots": "2"}),
+            "allocatable": tree!({"cpu": "3", "example.com/old": "1"}),
+        });
+        let next = with_extended(&status).unwrap();
+        assert_eq!(*next.at("allocatable"), tree!({"cpu": "3", "example.com/slots": "2"}));
+        assert_eq!(with_extended(&next), None);
+    }
 
     #[test]
     fn every_node_has_addresses_of_its_own() {

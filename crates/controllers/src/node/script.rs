@@ -36,6 +36,9 @@ pub(crate) struct Run {
     pub(crate) message: Option<String>,
     /// Whether every run of the command does the same.
     pub(crate) repeats: bool,
+    /// What the run does when it is told to stop, if the command says so: after how long it ends and with which code;
+    /// `Some(None)` if it goes on until it is killed.
+    pub(crate) stops: Option<Option<(Duration, i32)>>,
 }
 
 /// Where a command runs.
@@ -77,15 +80,18 @@ pub(crate) fn interpret(container: &Tree, site: &Site<'_>) -> Option<Run> {
         None => machine.run_program(&words),
     };
     let (log, varies) = (std::mem::take(&mut machine.log), machine.varies);
+    let end = if machine.ends_within_line { "" } else { "\n" };
     let exit = exit.ok()?;
+    let stops = machine.stop();
     let path = container.str("terminationMessagePath").unwrap_or("/dev/termination-log");
     let message = files.own(path).map(|text| end_of(text, FILE_MESSAGE_BYTES).to_owned());
-    let message = message.or_else(|| from_log(container, exit, &log));
+    let message = message.or_else(|| from_log(container, exit, &log, end));
     Some(Run {
         exit,
         log,
         message: message.filter(|message| !message.is_empty()),
         repeats: !varies && !files.is_shared(),
+        stops,
     })
 }
 
@@ -194,8 +200,9 @@ fn end_of(text: &str, bytes: usize) -> &str {
 const MESSAGE_BYTES: usize = 2_048;
 const MESSAGE_LINES: usize = 80;
 
-/// Returns the end of the log as the message of a run that fails, if the container asks for that.
-fn from_log(container: &Tree, exit: Option<(Duration, i32)>, log: &[LogLine]) -> Option<String> {
+/// Returns the end of the log as the message of a run that fails, if the container asks for that. `end` is the end of the
+/// last line.
+fn from_log(container: &Tree, exit: Option<(Duration, i32)>, log: &[LogLine], end: &str) -> Option<String> {
     let failed = exit.is_some_and(|(_, code)| code != 0);
     if !failed || !container.is("terminationMessagePolicy", "FallbackToLogsOnError") {
         return None;
@@ -210,7 +217,7 @@ fn from_log(container: &Tree, exit: Option<(Duration, i32)>, log: &[LogLine]) ->
         lines.push(&line.text);
     }
     lines.reverse();
-    Some(lines.iter().flat_map(|line| [*line, "\n"]).collect())
+    Some(lines.join("\n") + end).filter(|_| !lines.is_empty())
 }
 
 /// Returns where a run's random numbers begin: another place for each run, the same in each repetition of a test.

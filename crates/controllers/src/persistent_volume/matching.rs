@@ -75,6 +75,22 @@ fn fits(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
         && selector.is_none_or(|selector| selector.matches(volume.labels()))
 }
 
+/// Returns why a claim cannot be bound to the volume that it names, in Kubernetes' words.
+pub(super) fn mismatch(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<&'static str> {
+    let modes = volume.list("spec/accessModes");
+    if quantity(claim, REQUESTED) > size(volume) {
+        return Some("requested PV is too small");
+    }
+    if class(claim) != class(volume) {
+        return Some("storageClassName does not match");
+    }
+    if mode(claim) != mode(volume) {
+        return Some("incompatible volumeMode");
+    }
+    let fits = claim.list("spec/accessModes").iter().all(|mode| modes.contains(mode));
+    (!fits).then_some("incompatible accessMode")
+}
+
 /// Returns the new size of a volume of this provisioner if its claim asks for more than it has.
 pub(super) fn growth(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Tree> {
     let ours = volume.annotation(PROVISIONED_BY) == Some(PROVISIONER);

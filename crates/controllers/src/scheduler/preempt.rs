@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use evenkeel_runtime::{Ctx, Request, Result, ResultExt};
+use evenkeel_runtime::{Ctx, EventType, Request, Result, ResultExt};
 use kube::core::params::Patch;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::{SchedulerState, preemption, queue};
+use super::{SchedulerState, preemption, queue, tell};
 use crate::disruption_target;
 use crate::kinds::{POD, Pod};
 use crate::object::OfKind;
@@ -38,7 +38,8 @@ pub(super) async fn make_room(
         let message = format!("{}: preempting to accommodate a higher priority pod", queue::NAME);
         if disruption_target::mark_and_delete(ctx, victim, preemption::REASON, &message).await? {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-            ctx.kind(&POD).event(victim, "Preempted", format!("Preempted by pod {uid} on node {node}"));
+            let note = format!("Preempted by pod {uid} on node {node}");
+            tell(ctx, (victim, Some(pod)), EventType::Normal, ("Preempted", "Preempting"), note);
         }
     }
     Ok(())

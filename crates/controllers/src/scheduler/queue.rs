@@ -14,12 +14,20 @@ pub(crate) const NAME: &str = "default-scheduler";
 /// The position of a pod in the queue: by descending priority, then by arrival.
 type QueuePosition = (Reverse<i32>, u64);
 
+/// What else than room on a node a pod waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// The pod may fit when another pod is placed, because of affinity or spread.
+    pub(crate) pods: bool,
+    /// The pod waits for its claims.
+    pub(crate) claims: bool,
+}
+
 /// A pod that fits on no node.
 #[derive(Clone, Copy, Debug)]
 struct Unschedulable {
     priority: i32,
-    /// Whether the pod may fit when another pod is placed, because of affinity or spread.
-    needs_pods: bool,
+    needs: Needs,
 }
 
 /// The pods that wait for a node.
@@ -70,10 +78,10 @@ impl SchedulingQueue {
         Some((key, priority))
     }
 
-    /// Adds a pod that fits on no node. It waits for [`retry`](Self::retry), and if its constraints are about other pods for
-    /// [`retry_related`](Self::retry_related).
-    pub(crate) fn add_unschedulable(&mut self, key: Request, priority: i32, needs_pods: bool) {
-        self.unschedulable.insert(key, Unschedulable { priority, needs_pods });
+    /// Adds a pod that fits on no node. It waits for [`retry`](Self::retry), if its constraints are about other pods for
+    /// [`retry_related`](Self::retry_related), and because of its claims for [`retry_claims`](Self::retry_claims).
+    pub(crate) fn add_unschedulable(&mut self, key: Request, priority: i32, needs: Needs) {
+        self.unschedulable.insert(key, Unschedulable { priority, needs });
     }
 
     /// Makes all unschedulable pods active again. Pods of one priority are added in the order of their keys.
@@ -85,10 +93,26 @@ impl SchedulingQueue {
 
     /// Makes the unschedulable pods active again that may fit because another pod was placed or changed.
     pub(crate) fn retry_related(&mut self) {
-        let related = self.unschedulable.iter().filter(|(_, it)| it.needs_pods);
+        self.retry_that(|needs| needs.pods);
+    }
+
+    /// Makes the pods active again that wait for their claims.
+    pub(crate) fn retry_claims(&mut self) {
+        self.retry_that(|needs| needs.claims);
+    }
+
+    fn retry_that(&mut self, may: impl Fn(Needs) -> bool) {
+        let related = self.unschedulable.iter().filter(|(_, it)| may(it.needs));
         let related: Vec<_> = related.map(|(key, it)| (key.clone(), it.priority)).collect();
         for (key, priority) in related {
             self.add(key, priority);
+        }
+    }
+
+    /// Makes one pod active again, if it is unschedulable.
+    pub(crate) fn retry_one(&mut self, key: &Request) {
+        if let Some(it) = self.unschedulable.get(key).copied() {
+            self.add(key.clone(), it.priority);
         }
     }
 
@@ -120,13 +144,25 @@ mod tests {
     fn what_was_set_aside_comes_back_by_priority() {
         let mut queue = SchedulingQueue::default();
         for (name, priority) in [("a", 0), ("b", 0), ("c", 7)] {
-            queue.add_unschedulable(Request::cluster(name), priority, name == "c");
+            let needs = Needs { pods: name == "c", claims: name == "a" };
+            queue.add_unschedulable(Request::cluster(name), priority, needs);
         }
         queue.remove(&Request::cluster("b"));
         assert!(!queue.has_next());
         queue.retry_related();
         assert_eq!(order(&mut queue), ["c"]);
-        queue.add_unschedulable(Request::cluster("c"), 7, true);
+        queue.retry_claims();
+        assert_eq!(order(&mut queue), ["a"]);
+        for name in ["a", "c"] {
+            queue.add_unschedulable(
+                Request::cluster(name),
+                if name == "c" { 7 } else { 0 },
+                Needs::default(),
+            );
+        }
+        queue.retry_one(&Request::cluster("a"));
+        assert_eq!(order(&mut queue), ["a"]);
+        queue.add_unschedulable(Request::cluster("a"), 0, Needs::default());
         queue.retry();
         assert_eq!(order(&mut queue), ["c", "a"]);
     }

@@ -4,15 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_schema::types::{Schema, builtin};
 
-const KINDS: [(&str, &str); 8] = [
-    ("apps", "Deployment"),
-    ("apps", "ReplicaSet"),
-    ("", "ReplicationController"),
-    ("apps", "StatefulSet"),
-    ("apps", "DaemonSet"),
-    ("batch", "Job"),
-    ("batch", "CronJob"),
-    ("", "Pod"),
+/// The kinds that make and run pods, and those that go with them.
+const KINDS: [(&str, &str, &str); 12] = [
+    ("apps", "v1", "Deployment"),
+    ("apps", "v1", "ReplicaSet"),
+    ("", "v1", "ReplicationController"),
+    ("apps", "v1", "StatefulSet"),
+    ("apps", "v1", "DaemonSet"),
+    ("batch", "v1", "Job"),
+    ("batch", "v1", "CronJob"),
+    ("", "v1", "Pod"),
+    ("", "v1", "PersistentVolumeClaim"),
+    ("", "v1", "Service"),
+    ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+    ("policy", "v1", "PodDisruptionBudget"),
 ];
 
 /// Collects the fields of a type and of the types of its fields, by the names of the types.
@@ -35,8 +40,8 @@ fn collect(schema: &Schema, all: &mut BTreeMap<String, BTreeSet<String>>) {
 #[test]
 fn every_field_of_the_workload_kinds_is_listed() {
     let mut fields = BTreeMap::new();
-    for (group, kind) in KINDS {
-        let schema = builtin(group, "v1", kind).unwrap();
+    for (group, version, kind) in KINDS {
+        let schema = builtin(group, version, kind).unwrap();
         collect(schema.field("spec").unwrap(), &mut fields);
     }
     let known: BTreeSet<(String, String)> = fields
@@ -52,6 +57,29 @@ fn every_field_of_the_workload_kinds_is_listed() {
         unlisted.is_empty() && gone.is_empty(),
         "not in the list: {unlisted:?}\nin the list alone: {gone:?}"
     );
+}
+
+/// A field once was said to have an effect that nobody had written. Each has a test now that mentions it.
+#[test]
+fn every_effect_is_held_by_a_test() {
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut texts = BTreeMap::new();
+    for line in include_str!("../fields.tsv").lines() {
+        let row: Vec<_> = line.split('\t').collect();
+        if row[2] != "effect" {
+            continue;
+        }
+        let (file, test) = row[3].split_once("::").unwrap();
+        let read = || std::fs::read_to_string(crates.join(file)).unwrap_or_default();
+        let text = texts.entry(file.to_owned()).or_insert_with(read);
+        let snake = row[1].chars().map(|c| match c.is_ascii_uppercase() {
+            true => format!("_{}", c.to_ascii_lowercase()),
+            false => c.to_string(),
+        });
+        let snake: String = snake.collect();
+        assert!(text.contains(&format!("fn {test}(")), "there is no test {test} in {file}: {line}");
+        assert!(text.contains(row[1]) || text.contains(&snake), "{file} does not mention the field: {line}");
+    }
 }
 
 #[test]

@@ -4,12 +4,15 @@
 
 mod certificates;
 mod cronjobs;
+mod events;
+mod field_effects;
 mod fields;
 mod garbage_collector;
 mod namespaces;
 mod node_loss;
 mod nodes;
 mod quotas;
+mod recipes;
 mod rollout;
 mod scheduling;
 mod statefulset;

@@ -299,6 +299,14 @@ impl<K: Object, S: Send + Sync + 'static> Controller<K, S> {
         self
     }
 
+    /// Gives the events of the controller the form of client-go's `record.EventRecorder`: core/v1, with this component
+    /// as their source, and counted. See [`Recorder::counted`](crate::Recorder::counted). By default, events are of
+    /// `events.k8s.io`, and the controller's name is their reporter.
+    pub fn event_source(mut self, component: &str) -> Self {
+        self.options.event_source = Some(component.into());
+        self
+    }
+
     /// Limits the controller's writes to `per_second`, and `burst` at once: for operators that write very many objects.
     pub fn write_limit(mut self, per_second: f64, burst: u32) -> Self {
         self.options.write_limit = Some((per_second, burst));

@@ -195,7 +195,10 @@ fn scope(
 ) -> ControllerScope {
     ControllerScope {
         field_manager: options.field_manager.clone().unwrap_or_else(|| name.clone()),
-        recorder: host.recorder.named(name.clone()),
+        recorder: match &options.event_source {
+            Some(component) => host.recorder.counted(component, ""),
+            None => host.recorder.named(name.clone()),
+        },
         records: host.flight.is_on(),
         sensitive: host.flight.sensitive(),
         name,

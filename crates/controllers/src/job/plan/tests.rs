@@ -138,6 +138,25 @@ fn indexes_are_filled() {
     );
 }
 
+/// Pods that are deleted at once used to count as ready, and the API server refused the status for ever.
+#[test]
+fn no_more_pods_are_ready_than_active() {
+    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    for change in [json!({"suspend": true}), json!({"suspend": false, "parallelism": 1})] {
+        let mut world = World::new(json!({"completions": 4, "parallelism": 2}));
+        world.run();
+        world.pods.iter_mut().for_each(|pod| pod.set("status", ready.clone()));
+        for (field, value) in change.as_object().unwrap() {
+            world.job.set(&format!("spec/{field}"), value.clone());
+        }
+        let pods: Vec<_> = world.pods.iter().cloned().map(Arc::new).collect();
+        let status = plan(&world.job, &pods, now()).status;
+        let number = |field: &str| status.i32(field).unwrap_or(0);
+        assert!(number("ready") <= number("active"), "{status:?}");
+        assert_eq!(number("active") + number("terminating"), 2, "{status:?}");
+    }
+}
+
 #[test]
 fn a_deadline_and_a_suspension_take_the_pods_away() {
     let mut late = World::new(json!({"activeDeadlineSeconds": 60}));

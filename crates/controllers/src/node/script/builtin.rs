@@ -46,8 +46,9 @@ pub(super) fn run(machine: &mut Machine<'_, '_>, name: &str, arguments: &[String
         "touch" => files(&words)?.iter().try_fold(0, |_, path| touch(machine, path)),
         "rm" => rm(machine, &words),
         "cat" => cat(machine, &words),
-        // Directories are there whenever a file is, and signals come from nobody.
-        "mkdir" | "chmod" | "chown" | "sync" | "trap" | "wait" | "umask" => Ok(0),
+        // Directories are there whenever a file is.
+        "mkdir" | "chmod" | "chown" | "sync" | "wait" | "umask" => Ok(0),
+        "trap" => Ok(trap(machine, &words)),
         "tail" if words == ["-f", "/dev/null"] => Err(Halt::Endless),
         "set" => set(machine, &words),
         "export" => export(machine, &words),
@@ -65,6 +66,17 @@ fn code(machine: &Machine<'_, '_>, words: &[&str]) -> Ran {
         [code] => code.parse().map_err(|_| Halt::Unknown),
         _ => Err(Halt::Unknown),
     }
+}
+
+/// Notes what the script does when it is told to stop. Other signals come from nobody.
+fn trap(machine: &mut Machine<'_, '_>, words: &[&str]) -> i32 {
+    let words = if words.first() == Some(&"--") { &words[1..] } else { words };
+    if let Some((handler, signals)) = words.split_first()
+        && signals.iter().any(|signal| matches!(*signal, "TERM" | "SIGTERM" | "15"))
+    {
+        machine.on_term = (*handler != "-").then(|| (*handler).to_owned());
+    }
+    0
 }
 
 fn sleep(machine: &mut Machine<'_, '_>, words: &[&str]) -> Ran {

@@ -140,12 +140,27 @@ pub(crate) struct Files<'a> {
     own: BTreeMap<String, String>,
     /// Whether this run has used a volume, so that another run may find its files there.
     is_shared: Cell<bool>,
+    /// Whether nothing is written any more.
+    is_frozen: bool,
 }
 
 impl<'a> Files<'a> {
     /// The files of a new run of a container on a node.
     pub(crate) fn new(volumes: &'a Volumes, pod: &'a Pod, container: &'a Tree, node: usize) -> Self {
-        Self { volumes, pod, container, node, own: BTreeMap::new(), is_shared: Cell::new(false) }
+        Self {
+            volumes,
+            pod,
+            container,
+            node,
+            own: BTreeMap::new(),
+            is_shared: Cell::new(false),
+            is_frozen: false,
+        }
+    }
+
+    /// Keeps the files as they are, whatever is written from now on.
+    pub(super) fn freeze(&mut self) {
+        self.is_frozen = true;
     }
 
     /// Returns the content of a file at a time; `Some(None)` if it does not exist, `None` if the node does not know.
@@ -163,6 +178,7 @@ impl<'a> Files<'a> {
     /// Writes a file from a time on, or removes it. Returns `None` if the node does not know such files.
     pub(super) fn write(&mut self, path: &str, content: Option<String>, now: Instant) -> Option<()> {
         match self.place(path)? {
+            _ if self.is_frozen => {}
             Place::Own(path) => match content {
                 Some(content) => drop(self.own.insert(path, content)),
                 None => drop(self.own.remove(&path)),

@@ -69,6 +69,10 @@ pub(super) struct Machine<'a, 'f> {
     pub(super) log: Vec<LogLine>,
     /// Whether the script has used `$RANDOM` or the time of day, so that its next run may differ.
     pub(super) varies: bool,
+    /// Whether the last line that was printed has no end.
+    pub(super) ends_within_line: bool,
+    /// What the script does when it is told to stop, if it says so: `trap … TERM`.
+    pub(super) on_term: Option<String>,
     functions: BTreeMap<String, Rc<List>>,
     /// The printed text that has no end of line yet.
     line: String,
@@ -97,6 +101,8 @@ impl<'a, 'f> Machine<'a, 'f> {
             host_name: String::new(),
             log: Vec::new(),
             varies: false,
+            ends_within_line: false,
+            on_term: None,
             functions: BTreeMap::new(),
             line: String::new(),
             captured: Vec::new(),
@@ -123,8 +129,22 @@ impl<'a, 'f> Machine<'a, 'f> {
         self.finish(ran)
     }
 
+    /// Returns what happens when a script is told to stop that has said so: after how long it ends and with which code,
+    /// `None` if it goes on until it is killed. What it writes then is not known to anybody.
+    pub(super) fn stop(&mut self) -> Option<Option<(Duration, i32)>> {
+        let list = parse(&self.on_term.take()?, 0)?;
+        self.files.freeze();
+        (self.time, self.steps) = (Duration::ZERO, 0);
+        match self.list(&list) {
+            Err(Halt::Exit(code)) => Some(Some((self.time, code & 0xff))),
+            Err(Halt::Unknown) => None,
+            _ => Some(None),
+        }
+    }
+
     fn finish(&mut self, ran: Ran) -> Result<Option<(Duration, i32)>, ()> {
-        if !self.line.is_empty() {
+        self.ends_within_line = !self.line.is_empty();
+        if self.ends_within_line {
             self.end_line();
         }
         match ran {

@@ -103,6 +103,28 @@ fn loops_without_end_go_on_until_they_are_stopped() {
 }
 
 #[test]
+fn a_script_may_say_what_it_does_when_it_is_told_to_stop() {
+    let stops = |script: &str| {
+        let stops = World::new().sh(script).unwrap().stops;
+        stops.map(|end| end.map(|(after, code)| (after.as_secs(), code)))
+    };
+    let forever = "while true; do sleep 1; done";
+    assert_eq!(stops(forever), None);
+    assert_eq!(
+        stops(&format!("_term(){{\nsleep 5\nexit 143\n}}\ntrap _term SIGTERM\n{forever}")),
+        Some(Some((5, 143)))
+    );
+    assert_eq!(stops(&format!("trap 'echo bye; exit 0' INT TERM; {forever}")), Some(Some((0, 0))));
+    assert_eq!(stops(&format!("trap '' TERM; {forever}")), Some(None), "the signal is ignored");
+    assert_eq!(stops(&format!("trap 'echo no' 15; {forever}")), Some(None), "the loop goes on");
+    assert_eq!(stops(&format!("trap 'exit 1' TERM; trap - TERM; {forever}")), None);
+    assert_eq!(stops(&format!("trap 'exit 1' INT; {forever}")), None);
+    let world = World::new();
+    world.sh(&format!("trap 'touch /data/stopped; exit 0' TERM; {forever}"));
+    assert_eq!(outcome(world.sh("test -e /data/stopped")).unwrap().0, Some((1, 0)), "it has not stopped yet");
+}
+
+#[test]
 fn files_in_volumes_outlive_a_run() {
     let world = World::new();
     let once = "if [[ -r /data/foo ]]\nthen\n  exit 0\nelse\n  touch /data/foo\n  exit 1\nfi";

@@ -29,6 +29,7 @@ use tokio::task::JoinSet;
 
 pub use authority::AuthorityError;
 pub(crate) use authority::{Authority, ClusterSigner, signing_key};
+pub use evenkeel_apiserver::describe_types;
 pub(crate) use identity::{Certificate, identify, unauthorized};
 pub use tokens::{TokenFileError, Tokens};
 

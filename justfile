@@ -48,6 +48,11 @@ differential *ARGS:
 gaps:
     cargo run -p evenkeel-parity --bin parity -- --write-gaps
 
+# Run controller-runtime's suites, from Go's module proxy, against `evenkeel up --no-controllers`; `--real` for kube-apiserver.
+upstream *ARGS:
+    cargo build -p evenkeel-cli
+    tests/upstream/run {{ARGS}}
+
 # Drive kubectl against `evenkeel up` and `evenkeel demo`.
 kubectl:
     cargo build -p evenkeel-cli

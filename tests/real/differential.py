@@ -2,10 +2,11 @@
 """Sends the same requests to kube-apiserver and to `evenkeel up`, and counts the answers that differ.
 
 The objects are those that the parity cases create (crates/parity/cases), one of each kind. Every field of theirs is removed,
-emptied and set to wrong values, in creates, updates and merge patches; all of that in dry runs. Neither side runs
-controllers, so that nothing but the API servers writes.
+emptied and set to wrong values, in creates, updates and merge patches, the latter of the status, too; all of that in dry
+runs. The OpenAPI documents are compared without their texts. Neither side runs controllers, so that nothing but the API
+servers writes.
 
-Usage: tests/real/differential.py [--group create,update,patch] [--kind TEXT] [--show N] [--floor PERCENT]
+Usage: tests/real/differential.py [--group create,update,patch,status,openapi] [--kind TEXT] [--show N] [--floor PERCENT]
 
 `--show` prints so many examples of each class of difference. The command fails if the share of equal answers of a group is
 below the floor. Needs what tests/real/run has built, target/debug/evenkeel (or EVENKEEL), openssl and PyYAML.
@@ -192,6 +193,14 @@ def mutants(base):
             yield path, json.dumps(wrong)[:12], changed(base, path, wrong), as_patch(path, wrong)
 
 
+def without_texts(value):
+    """A part of an OpenAPI document without its descriptions."""
+    if isinstance(value, dict):
+        is_text = lambda key, item: key == "description" and isinstance(item, str)
+        return {key: without_texts(item) for key, item in value.items() if not is_text(key, item)}
+    return [without_texts(item) for item in value] if isinstance(value, list) else value
+
+
 def same_text(answer):
     text = json.dumps(answer, sort_keys=True)
     for pattern, replacement in VARYING:
@@ -226,7 +235,9 @@ class Run:
         return list(self.pool.map(lambda server: server.ask(*request), self.servers))
 
     def compare(self, group, what, *request):
-        real, ours = self.both(*request)
+        self.judge(group, what, request, *self.both(*request))
+
+    def judge(self, group, what, request, real, ours):
         found = classify(real, ours) or "equal"
         self.counts[group][found] += 1
         if found != "equal" and self.counts[group][found] <= self.shown:
@@ -236,13 +247,25 @@ class Run:
             for name, answer, text in zip(("real", "ours"), (real, ours), texts):
                 print(f"  {name}: {answer['status']} {text[:SHOWN]}")
 
+    def openapi(self):
+        """Compares each schema and each path of each OpenAPI document."""
+        real, ours = self.both("GET", "/openapi/v3")
+        for path in sorted(set(real["body"]["paths"]) | set(ours["body"]["paths"])):
+            request = ("GET", f"/openapi/v3/{path}")
+            documents = [without_texts(it["body"] if isinstance(it["body"], dict) else {}) for it in self.both(*request)]
+            for part in (lambda it: it.get("paths", {}), lambda it: it.get("components", {}).get("schemas", {})):
+                parts = [part(document) for document in documents]
+                for name in sorted(set(parts[0]) | set(parts[1])):
+                    answers = [{"status": 200, "warnings": [], "body": it.get(name)} for it in parts]
+                    self.judge("openapi", name, request, *answers)
+
     def kind(self, path, groups, bases):
         dry = f"{path}?dryRun=All"
         base = next((it for it in bases if all(a["status"] == 201 for a in self.both("POST", dry, it))), None)
         if base is None or "name" not in base.get("metadata", {}):
             return
         name = base["metadata"]["name"]
-        stored = "update" in groups or "patch" in groups
+        stored = any(group in groups for group in ("update", "patch", "status"))
         if stored and any(it["status"] != 201 for it in self.both("POST", path, base)):
             stored = False
         for place, what, mutant, patch in mutants(base):
@@ -254,6 +277,9 @@ class Run:
                 self.compare("update", field, "PUT", at, mutant)
             if stored and "patch" in groups and patch is not None:
                 self.compare("patch", field, "PATCH", at, patch, "application/merge-patch+json")
+            if stored and "status" in groups and patch is not None and place[0] != "spec":
+                at = f"{path}/{name}/status?dryRun=All"
+                self.compare("status", field, "PATCH", at, patch, "application/merge-patch+json")
         if stored:
             self.both("DELETE", f"{path}/{name}")
 
@@ -285,9 +311,12 @@ def main():
             run.both("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
             account = {"metadata": {"name": "default"}}
             run.both("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", account)
-            for path, bases in sorted(candidates().items()):
+            groups = options.group.split(",")
+            if "openapi" in groups:
+                run.openapi()
+            for path, bases in sorted(candidates().items()) if set(groups) - {"openapi"} else []:
                 if options.kind in path:
-                    run.kind(path, options.group.split(","), bases)
+                    run.kind(path, groups, bases)
             least = run.report()
         finally:
             for process in started:

@@ -6,7 +6,7 @@ use evenkeel_schema::normalize::{normalize_metadata, normalize_since};
 use evenkeel_schema::strict_decoding;
 use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
-use evenkeel_schema::{defaults, empties, empty_lists};
+use evenkeel_schema::{defaults, empties, empty_lists, floats};
 use serde_json::{Map, Value, json};
 
 use crate::ResourceInfo;
@@ -45,6 +45,9 @@ impl Incoming {
             return Err(cannot_handle(ctx, &why));
         }
         let mut odd = oddities.0;
+        if info.is_custom() && media == Media::Json {
+            ctx.request.note_floats(floats::find(body));
+        }
         let mut incoming = Self { object };
         odd.extend(incoming.shape(ctx, None));
         Self::report(ctx, query.validation, odd)?;

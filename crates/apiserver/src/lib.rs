@@ -98,6 +98,7 @@ pub use header::Header;
 pub use node_api::{
     CommandCall, ContainerLog, Destination, HttpAnswer, HttpFailure, LogLine, NodeApi, Upgrade,
 };
+pub use openapi::describe_types;
 pub use registry::{Column, CustomInfo, Registry, ResourceInfo, SubresourceInfo};
 pub use request::{Caller, Committed};
 pub use server::{ApiServer, Options};

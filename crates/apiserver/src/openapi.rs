@@ -6,6 +6,7 @@
 //! rebuilt when a CRD changes.
 
 mod custom;
+mod descriptions;
 mod document;
 mod operations;
 mod protobuf;
@@ -27,7 +28,10 @@ use crate::registry::Registry;
 use crate::request::Request;
 use crate::respond;
 use crate::status::{Result, Status};
+use descriptions::Describer;
 use document::Document;
+
+pub use descriptions::describe_types;
 
 /// The OpenAPI documents of one server.
 #[derive(Debug, Default)]
@@ -75,8 +79,12 @@ impl OpenApi {
         now: Timestamp,
     ) -> Result<Response<Body>> {
         let custom = self.custom(registry);
-        let document =
-            built_in().get(path).or_else(|| custom.get(path)).ok_or_else(Status::page_not_found)?;
+        let Some(document) = built_in().get(path).or_else(|| custom.get(path)) else {
+            // Kubernetes sends neither a text nor its type.
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = http::StatusCode::NOT_FOUND;
+            return Ok(response);
+        };
         let format = accepted(request, "v3")?;
         let asked = request.query.text("hash");
         if !asked.is_empty() && asked != document.hash {
@@ -146,18 +154,59 @@ const YEAR_HOURS: i64 = 365 * 24;
 fn built_in() -> &'static BTreeMap<String, Arc<Document>> {
     static BUILT_IN: OnceLock<BTreeMap<String, Arc<Document>>> = OnceLock::new();
     BUILT_IN.get_or_init(|| {
-        let mut documents = BTreeMap::new();
+        let describer = Describer::new();
+        let mut documents = outer_documents(&describer);
         for group in groups(&Registry::new()) {
+            if !group.name.is_empty() {
+                let document = Document::of_paths(operations::group_path(&group), &describer);
+                documents.insert(format!("apis/{}", group.name), Arc::new(document));
+            }
             for version in &group.versions {
                 let path = match group.name.as_str() {
                     "" => format!("api/{}", version.name),
                     name => format!("apis/{name}/{}", version.name),
                 };
-                documents.insert(path, Arc::new(Document::built_in(&group, version)));
+                documents.insert(path, Arc::new(Document::built_in(&group, version, &describer)));
             }
         }
         documents
     })
+}
+
+/// The documents of the paths that belong to no group.
+fn outer_documents(describer: &Describer) -> BTreeMap<String, Arc<Document>> {
+    let text = |media: &str| json!({ media: { "schema": { "type": "string" } } });
+    let version = reference("io.k8s.apimachinery.pkg.version.Info");
+    let version = json!({ "application/json": { "schema": version } });
+    let get = operations::get_operation;
+    let documents = [
+        ("api", operations::versions_path("/api/", "core", "getCoreAPIVersions", "APIVersions")),
+        ("apis", operations::versions_path("/apis/", "apis", "getAPIVersions", "APIGroupList")),
+        (
+            "version",
+            json!({ "/version/": { "get": get("version", "get the version of this server", "getCodeVersion", &version) } }),
+        ),
+        (
+            ".well-known/openid-configuration",
+            json!({ "/.well-known/openid-configuration/": { "get": get(
+                "WellKnown",
+                "get the OpenID configuration of the issuer of service account tokens",
+                "getServiceAccountIssuerOpenIDConfiguration",
+                &text("application/json"),
+            ) } }),
+        ),
+        (
+            "openid/v1/jwks",
+            json!({ "/openid/v1/jwks/": { "get": get(
+                "openid",
+                "get the public keys that verify service account tokens",
+                "getServiceAccountIssuerOpenIDKeyset",
+                &text("application/jwk-set+json"),
+            ) } }),
+        ),
+    ];
+    let documents = documents.into_iter();
+    documents.map(|(path, paths)| (path.to_owned(), Arc::new(Document::of_paths(paths, describer)))).collect()
 }
 
 /// The encoding of a document.

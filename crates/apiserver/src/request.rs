@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use evenkeel_request_info::{ApiPath, Query, percent_decode, verb};
 use evenkeel_schema::empties::Empties;
+use evenkeel_schema::floats::Floats;
 use http::{HeaderMap, Method};
 use serde_json::Value;
 
@@ -47,6 +48,8 @@ pub(crate) struct Request<'a> {
     committed: AtomicU64,
     /// The empty lists and maps of the body, which are stored like absent ones. Messages show them.
     empty: Mutex<Empties>,
+    /// The whole numbers of the body of a custom resource that are written as floats. Messages tell them from integers.
+    floats: Mutex<Floats>,
     /// Messages for the `Warning` headers of the response, whether the request succeeds or not.
     warnings: Mutex<Vec<String>>,
 }
@@ -106,6 +109,7 @@ impl<'a> Request<'a> {
             submitted: Submitted::default(),
             committed: AtomicU64::new(0),
             empty: Mutex::default(),
+            floats: Mutex::default(),
             warnings: Mutex::default(),
         }
     }
@@ -128,6 +132,16 @@ impl<'a> Request<'a> {
     /// The object with the empty lists and maps that the client wrote; `None` if there are none.
     pub(crate) fn with_empty(&self, object: &Value) -> Option<Value> {
         self.empty.lock().unwrap_or_else(PoisonError::into_inner).restore(object)
+    }
+
+    /// Notes the whole numbers in the body that are written as floats.
+    pub(crate) fn note_floats(&self, floats: Floats) {
+        *self.floats.lock().unwrap_or_else(PoisonError::into_inner) = floats;
+    }
+
+    /// The object with floats where the client wrote them; `None` if it wrote none.
+    pub(crate) fn with_floats(&self, object: &Value) -> Option<Value> {
+        self.floats.lock().unwrap_or_else(PoisonError::into_inner).restore(object)
     }
 
     /// Notes the revision of a write that this request made.

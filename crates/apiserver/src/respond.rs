@@ -161,7 +161,10 @@ pub(crate) fn repeat_audit_id(response: &mut Response<Body>, headers: &HeaderMap
 /// request of the connection, so that headers need no allocation.
 pub(crate) fn dress(response: &mut Response<Body>, mut headers: HeaderMap) {
     headers.clear();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    // These answers have neither a body nor a type; others without a body keep the type.
+    if !matches!(response.status(), http::StatusCode::NO_CONTENT | http::StatusCode::FOUND) {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     let own = std::mem::replace(response.headers_mut(), headers);
     if !own.is_empty() {

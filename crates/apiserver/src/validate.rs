@@ -91,6 +91,8 @@ fn custom(
             errors
         }
     };
+    let with_floats = ctx.request.with_floats(object);
+    let object = with_floats.as_ref().unwrap_or(object);
     if let Some(custom) = &ctx.info.custom {
         errors.extend(match subresource {
             "status" => structural::validate_status(&custom.schema, object, old),

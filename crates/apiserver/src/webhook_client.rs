@@ -153,7 +153,7 @@ impl<'a> Endpoint<'a> {
                 destination: authority.clone(),
                 authority,
                 server_name,
-                path: format!("/{}", text("path").trim_start_matches('/')),
+                path: clean(text("path")),
                 service: Some(Service { namespace, name, port }),
             });
         }
@@ -165,10 +165,24 @@ impl<'a> Endpoint<'a> {
             authority: uri.authority().map(ToString::to_string).unwrap_or_default(),
             destination: format!("{host}:{}", uri.port_u16().map_or(HTTPS_PORT, u64::from)),
             server_name: host.trim_matches(['[', ']']).to_owned(),
-            path: uri.path().to_owned(),
+            path: clean(uri.path()),
             service: None,
         })
     }
+}
+
+/// Returns a path without empty steps, `.` and `..`, as Go's clients send it. A path of `//hook` would otherwise be
+/// redirected by Go's servers, and the redirect loses the body.
+fn clean(path: &str) -> String {
+    let mut steps: Vec<&str> = Vec::new();
+    for step in path.split('/') {
+        match step {
+            "" | "." => {}
+            ".." => drop(steps.pop()),
+            step => steps.push(step),
+        }
+    }
+    format!("/{}", steps.join("/"))
 }
 
 /// Returns the error message for a response that is not 2xx, in client-go's words, or `None` for a success.
@@ -203,4 +217,22 @@ pub(crate) fn refusal(answer: &WebhookAnswer) -> Option<String> {
         }
         code => format!("the server responded with the status code {code} but did not return more information"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clean;
+
+    #[test]
+    fn paths_are_cleaned_as_by_go() {
+        for (path, cleaned) in [
+            ("//failing", "/failing"),
+            ("/a/../b/./c/", "/b/c"),
+            ("", "/"),
+            ("/..", "/"),
+            ("mutate", "/mutate"),
+        ] {
+            assert_eq!(clean(path), cleaned, "{path}");
+        }
+    }
 }

@@ -24,6 +24,11 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
+/// Whether a name is a word of the language.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// The name by which expressions refer to a property; `None` if no expression can refer to it.
 pub fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {

@@ -96,6 +96,9 @@ fn show(f: &mut fmt::Formatter<'_>, issue: &Issue, source: &str) -> fmt::Result 
     if line == 0 {
         return write!(f, "ERROR: <input>:-1:0: {}", issue.message);
     }
+    if source.is_empty() {
+        return write!(f, "ERROR: <input>:{line}:0: {}", issue.message);
+    }
     write!(f, "ERROR: <input>:{line}:{}: {}", column + 1, issue.message)?;
     let Some(text) = source.split('\n').nth(line - 1).filter(|text| text.len() <= SNIPPET_MAX) else {
         return Ok(());

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::escape;
+
 /// The struct type of an apply configuration, which a mutation lays over the object; the types of its fields are named
 /// beneath it.
 pub(crate) const OBJECT: &str = "Object";
@@ -244,10 +246,13 @@ impl Declaration {
         }
     }
 
-    /// A field of an object, by its name in expressions.
+    /// A field of an object, by its name in expressions. After a dot, a reserved word may stand for its escaped form.
     pub fn field(&self, name: &str) -> Option<&Arc<Declaration>> {
         match &self.shape {
-            Shape::Object(fields) => fields.get(name),
+            Shape::Object(fields) => {
+                let escaped = || escape::escape(name).filter(|_| escape::is_reserved(name));
+                fields.get(name).or_else(|| fields.get(&escaped()?))
+            }
             _ => None,
         }
     }

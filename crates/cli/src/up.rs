@@ -15,6 +15,9 @@ use evenkeel_dashboard::{Dashboard, Source};
 use crate::audit::{AuditFlags, OpenAudit};
 use crate::hint::Hinted;
 
+/// The descriptions of the built-in types, which `build.rs` collects.
+pub(crate) const DESCRIPTIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions"));
+
 /// The hint for a kubeconfig that cannot be written.
 pub(crate) const CHOOSE_KUBECONFIG: &str = "choose a file that you can write to with --kubeconfig";
 
@@ -73,6 +76,7 @@ impl Up {
     }
 
     async fn serve(self) -> anyhow::Result<()> {
+        evenkeel::cluster::serve::describe_types(DESCRIPTIONS);
         // Catch signals before anything listens, so that an early signal also leads to an orderly shutdown.
         let ended = crate::os::shutdown_signal()?;
         let tokens = self.token_auth_file.as_deref().map(Tokens::read).transpose()?.unwrap_or_default();

@@ -30,6 +30,7 @@ use tokio::task::JoinSet;
 
 pub use authority::AuthorityError;
 pub(crate) use authority::{Authority, ClusterSigner, signing_key};
+pub use evenkeel_apiserver::describe_types;
 pub(crate) use identity::{Certificate, identify, unauthorized};
 pub(crate) use served::{Observer, Served};
 pub use tokens::{TokenFileError, Tokens};

@@ -113,7 +113,8 @@ pub(crate) fn channel(
 ) -> (Recorder, impl Future<Output = ()> + Send) {
     let (waiting, notes) = mpsc::channel(WAITING_MAX);
     let station = env.ledger().station("events to record");
-    let recorder = Recorder { waiting: Some(waiting), station, reporter: "evenkeel".into(), counted_on: None };
+    let recorder =
+        Recorder { waiting: Some(waiting), station, reporter: "evenkeel".into(), counted_on: None };
     (recorder, Sender::new(client, env).run(notes, closing))
 }
 

@@ -71,10 +71,10 @@ pub fn number(number: &Number) -> String {
     float(value)
 }
 
-/// Prints a float as Go's `%v` does: in its shortest form, with an exponent below 1e-4 and from 1e21 on.
+/// Prints a float as Go's `%v` does: in its shortest form, with an exponent below 1e-4 and from 1e6 on.
 pub fn float(value: f64) -> String {
     let magnitude = value.abs();
-    if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
+    if magnitude != 0.0 && !(1e-4..1e6).contains(&magnitude) {
         let text = format!("{value:e}");
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (sign, digits) = match exponent.strip_prefix('-') {
@@ -165,9 +165,16 @@ mod tests {
 
     #[test]
     fn floats_print_like_go() {
-        for (value, text) in
-            [(1.5, "1.5"), (1e21, "1e+21"), (1e20, "100000000000000000000"), (0.00001, "1e-05"), (-2.0, "-2")]
-        {
+        for (value, text) in [
+            (1.5, "1.5"),
+            (1e21, "1e+21"),
+            (1e20, "1e+20"),
+            (123_456_789.0, "1.23456789e+08"),
+            (1e6, "1e+06"),
+            (999_999.5, "999999.5"),
+            (0.00001, "1e-05"),
+            (-2.0, "-2"),
+        ] {
             assert_eq!(float(value), text);
         }
     }

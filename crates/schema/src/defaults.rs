@@ -17,6 +17,8 @@ mod resource;
 mod scheduling;
 mod storage;
 
+use serde_json::json;
+
 use crate::go_structs::{self, Cardinality, FieldType, Message};
 use crate::json::{Map, Value};
 use crate::quantity::Quantity;
@@ -131,8 +133,7 @@ fn definition(name: &str, object: &mut Object) {
                     set_text(names, "listKind", &format!("{kind}List"));
                 }
             }
-            let conversion = child(object, "conversion");
-            set_text(conversion, "strategy", "None");
+            set(object, "conversion", json!({"strategy": "None"}));
         }
         "ServiceReference" => set(object, "port", 443),
         _ => {}

@@ -129,11 +129,6 @@ impl FieldSet {
         Some((node.member, &node.children))
     }
 
-    /// The elements at the top of the set, by value: name, whether it is a member, and the fields beneath.
-    pub(crate) fn into_entries(self) -> impl Iterator<Item = (PathElement, bool, FieldSet)> {
-        self.nodes.into_iter().map(|node| (node.element, node.member, node.children))
-    }
-
     fn find(&self, element: &PathElement) -> Result<usize, usize> {
         self.nodes.binary_search_by(|node| node.element.cmp(element))
     }

@@ -88,6 +88,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Whether this is a reference to the message with this full name.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.name == name
+    }
+
     pub(crate) fn message(&self) -> Option<&'static Message> {
         *self.target.get_or_init(|| find(&self.name))
     }

@@ -11,6 +11,7 @@ pub mod empties;
 pub mod empty_lists;
 pub mod field;
 pub mod fieldset;
+pub mod floats;
 mod go_structs;
 pub mod int_or_string;
 mod internal_structs;

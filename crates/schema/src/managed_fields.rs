@@ -203,8 +203,9 @@ fn track(
     managed: Managed,
     manager: &str,
 ) -> Result<Managed, String> {
-    // An object that was decoded into a built-in kind matches its schema.
-    if !is_builtin(ctx) {
+    // An object that was decoded into a built-in kind matches its schema. Only the Secrets of a ServiceAccount may lack the
+    // key of their list.
+    if !is_builtin(ctx) || ctx.kind == "ServiceAccount" {
         validate::validate(Node::root(ctx.schema), new, None, true)?;
     }
     let id = ManagerId::update(manager, ctx.api_version, ctx.subresource);

@@ -94,11 +94,20 @@ fn normalize_field(field: &'static Field, value: &mut Value, old: Option<&Value>
         (_, Value::Object(entries)) => entries.is_empty(),
         _ => false,
     };
+    if empty && differs_from_absent(&field.kind) {
+        return true;
+    }
     // Protobuf does not distinguish an empty list or map from an absent one.
     if empty && !(field.omit_empty || field.pointer) {
         *value = Value::Null;
     }
     !empty || value.is_null()
+}
+
+/// Whether defaults tell an empty list of these items from an absent one. Validation refuses the empty list, so that it is
+/// never stored.
+fn differs_from_absent(kind: &FieldType) -> bool {
+    matches!(kind, FieldType::Message(link) if link.is("k8s.io.api.autoscaling.v2.HPAScalingPolicy"))
 }
 
 /// The value that is printed for an absent field; `None` if the field is omitted.

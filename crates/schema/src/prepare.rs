@@ -58,6 +58,7 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
             set(object, "status", serde_json::json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
         }
         ("", "PersistentVolumeClaim") => claim::prepare(object, None),
+        ("discovery.k8s.io", "EndpointSlice") => drop_topology(object),
         ("apps", "StatefulSet") => stateful_set(object),
         ("apps", "DaemonSet") => template_generation(object, 1),
         ("batch", "Job") => job::generate_selector(object),
@@ -136,6 +137,9 @@ fn update_object(group: &str, version: &str, kind: &str, new: &mut Value, old: &
         ("", "Service") => service::update(new, old),
         ("", "ServiceAccount") => secret_names(new),
         ("", "PersistentVolumeClaim") => claim::prepare(new, Some(old)),
+        ("discovery.k8s.io", "EndpointSlice") if new.get("endpoints") != old.get("endpoints") => {
+            drop_topology(new)
+        }
         ("apps", "StatefulSet") => stateful_set(new),
         ("apps", "DaemonSet") => daemon_set(new, old),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => stored_version(new),
@@ -172,8 +176,12 @@ fn update_status(group: &str, kind: &str, new: &mut Value, old: &Value, now: Tim
         ("storage.k8s.io", "VolumeAttachment")
         | ("admissionregistration.k8s.io", _)
         | ("resource.k8s.io", _)
-        | ("networking.k8s.io", "ServiceCIDR")
-        | ("apiextensions.k8s.io", _) => reset_metadata(new, old),
+        | ("networking.k8s.io", "ServiceCIDR") => reset_metadata(new, old),
+        ("apiregistration.k8s.io", _) => {
+            for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+                copy(metadata(new), old.at("metadata"), field);
+            }
+        }
         _ => {}
     }
 }
@@ -246,6 +254,14 @@ fn stored_version(definition: &mut Value) {
     if !stored.contains(&name) {
         stored.push(name);
         set(child(definition, "status"), "storedVersions", Value::Array(stored));
+    }
+}
+
+/// Drops the topology of endpoints, which is a field of `v1beta1` that `v1` only shows.
+fn drop_topology(slice: &mut Value) {
+    let endpoints = slice.get_mut("endpoints").and_then(Value::as_array_mut);
+    for endpoint in endpoints.into_iter().flatten() {
+        remove(endpoint, "deprecatedTopology");
     }
 }
 

@@ -1,5 +1,8 @@
 //! Kubernetes' warnings for pods, services and definitions that are valid, but most likely not what their author meant.
 
+mod node_labels;
+mod storage;
+
 use std::collections::BTreeMap;
 
 use evenkeel_scalars::go;
@@ -30,6 +33,14 @@ pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<S
     if (group, kind) == ("storage.k8s.io", "CSIDriver") {
         return of_driver(object, old);
     }
+    match (group, kind) {
+        ("", "Node") => return of_node(object),
+        ("", "PersistentVolume") => return storage::of_persistent_volume(object),
+        ("", "PersistentVolumeClaim") => return storage::of_claim(object),
+        ("storage.k8s.io", "StorageClass") => return storage::of_class(object),
+        ("discovery.k8s.io", "EndpointSlice") => return of_slice(object, old),
+        _ => {}
+    }
     let path: &[&str] = match (group, kind) {
         ("", "Pod") => &[],
         ("", "PodTemplate") => &["template"],
@@ -43,7 +54,33 @@ pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<S
     match old {
         Some(_) if path.is_empty() => Vec::new(),
         Some(old) if generation(old) == generation(object) => Vec::new(),
-        _ => get(object, path).map(|template| of_template(template, path)).unwrap_or_default(),
+        _ => {
+            let mut warnings =
+                get(object, path).map(|template| of_template(template, path)).unwrap_or_default();
+            if (group, kind) == ("apps", "StatefulSet") {
+                storage::of_stateful_set(object, &mut warnings);
+            }
+            warnings
+        }
+    }
+}
+
+fn of_node(node: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if node.at("spec").has("configSource") {
+        warnings.push("spec.configSource: the feature is removed".to_owned());
+    }
+    if !node.at("spec").str("externalID").is_empty() {
+        let text = "spec.externalID: this field is deprecated, and is unused by Kubernetes";
+        warnings.push(text.to_owned());
+    }
+    warnings
+}
+
+fn of_slice(slice: &Value, old: Option<&Value>) -> Vec<String> {
+    match slice.str("addressType") {
+        "FQDN" if old.is_none() => vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()],
+        _ => Vec::new(),
     }
 }
 
@@ -104,8 +141,10 @@ fn of_template(template: &Value, path: &[&str]) -> Vec<String> {
     let mut warnings = Vec::new();
     let Some(spec) = template.at("spec") else { return warnings };
     let at = format!("{prefix}spec");
+    node_labels::of_pod(spec, &at, &mut warnings);
     spread(spec, &at, &mut warnings);
     annotations(template, &prefix, &mut warnings);
+    storage::of_volumes(spec, &at, &mut warnings);
     repeats(spec, "hostAliases", "ip", &at, &mut warnings);
     repeats(spec, "imagePullSecrets", "name", &at, &mut warnings);
     for (index, secret) in spec.list("imagePullSecrets").iter().enumerate() {
@@ -141,6 +180,10 @@ fn containers<'v>(spec: &'v Value, at: &str) -> Vec<(String, &'v Value)> {
 
 fn spread(spec: &Value, at: &str, warnings: &mut Vec<String>) {
     for (index, constraint) in spec.list("topologySpreadConstraints").iter().enumerate() {
+        let key = constraint.str("topologyKey");
+        let deprecated = node_labels::deprecation(key);
+        let path = format!("{at}.topologySpreadConstraints[{index}].topologyKey");
+        warnings.extend(deprecated.map(|text| format!("{path}: {key} is {text}")));
         if !constraint.has("labelSelector") {
             warnings.push(no_selector(&format!("{at}.topologySpreadConstraints[{index}].labelSelector")));
         }
@@ -233,6 +276,9 @@ fn ports(spec: &Value, at: &str, warnings: &mut Vec<String>) {
     for (at, container) in containers(spec, at) {
         for (index, port) in container.list("ports").iter().enumerate() {
             let at = format!("{at}.ports[{index}]");
+            if !port.str("hostIP").is_empty() && port.int("hostPort").unwrap_or_default() == 0 {
+                warnings.push(format!("{at}: hostIP set without hostPort: {}", print_port(port)));
+            }
             let id = (port.int("containerPort").unwrap_or_default(), port.str("protocol"));
             let others = seen.entry(id).or_default();
             for (other_at, other) in others.iter() {
@@ -243,6 +289,19 @@ fn ports(spec: &Value, at: &str, warnings: &mut Vec<String>) {
             others.push((at, port));
         }
     }
+}
+
+/// Prints a port as Go's `%+v` does.
+fn print_port(port: &Value) -> String {
+    let number = |field: &str| port.int(field).unwrap_or_default();
+    format!(
+        "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
+        port.str("name"),
+        number("hostPort"),
+        number("containerPort"),
+        port.str("protocol"),
+        port.str("hostIP"),
+    )
 }
 
 /// How two ports of one number and protocol are in each other's way.

@@ -1,6 +1,7 @@
 //! Access reviews: questions about permissions that are answered but never stored.
 
 use evenkeel_schema::field::{BadValue, FieldError};
+use evenkeel_schema::names;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -92,10 +93,48 @@ fn access_review(
         Decision::Deny(reason) => (false, reason),
     };
     object["status"] = json!({ "allowed": allowed });
+    if let Some(error) = ignored_selectors(&object) {
+        object["status"]["evaluationError"] = error.into();
+    }
     if !reason.is_empty() {
         object["status"]["reason"] = reason.into();
     }
     Ok(object)
+}
+
+/// What Kubernetes says about selectors of which it ignores requirements that it does not understand.
+fn ignored_selectors(object: &Value) -> Option<String> {
+    let rules: [(&str, fn(&Value) -> bool); 2] =
+        [("fieldSelector", is_field_requirement), ("labelSelector", is_label_requirement)];
+    let texts = rules.into_iter().filter_map(|(kind, is_valid)| {
+        let requirements = object.pointer(&format!("/spec/resourceAttributes/{kind}/requirements"));
+        let requirements = requirements.and_then(Value::as_array)?;
+        let how = match requirements.iter().filter(|it| is_valid(it)).count() {
+            count if count == requirements.len() => return None,
+            0 => "ignored",
+            _ => "partially ignored",
+        };
+        Some(format!("spec.resourceAttributes.{kind} {how} due to parse error"))
+    });
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// Whether a field selector can have this requirement: one value, which the field has or has not.
+fn is_field_requirement(requirement: &Value) -> bool {
+    matches!(text(requirement, "/operator"), "In" | "NotIn")
+        && requirement["values"].as_array().is_some_and(|values| values.len() == 1)
+}
+
+fn is_label_requirement(requirement: &Value) -> bool {
+    let values = requirement["values"].as_array().map_or(&[][..], Vec::as_slice);
+    let counted = match text(requirement, "/operator") {
+        "In" | "NotIn" => !values.is_empty(),
+        "Exists" | "DoesNotExist" => values.is_empty(),
+        _ => false,
+    };
+    let value_fits = |value: &Value| names::label_value(value.as_str().unwrap_or_default()).is_empty();
+    counted && names::qualified_name(text(requirement, "/key")).is_empty() && values.iter().all(value_fits)
 }
 
 fn spec_user(object: &Value) -> User {

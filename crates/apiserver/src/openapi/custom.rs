@@ -61,6 +61,15 @@ fn list_of(info: &ResourceInfo, kind_name: &str) -> Value {
     })
 }
 
+/// The fields that every list has besides its items.
+pub(super) fn list_fields() -> [(&'static str, Value); 3] {
+    [
+        ("apiVersion", api_version()),
+        ("kind", kind()),
+        ("metadata", metadata(LIST_META, "list", "types-kinds")),
+    ]
+}
+
 /// Adds to a schema, recursively, what its `x-kubernetes-` extensions imply.
 fn publish(schema: &mut Value) {
     let Some(node) = schema.as_object_mut() else { return };

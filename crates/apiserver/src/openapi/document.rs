@@ -1,15 +1,17 @@
-//! One OpenAPI document: the operations of a group and version, and the schemas that they refer to.
+//! One OpenAPI document: operations, and the schemas that they refer to.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use evenkeel_schema::types::builtin_type_name;
 use serde_json::{Value, json};
 
+use super::descriptions::Describer;
 use super::{custom, operations, types};
 use crate::discovery::{Group, Version, hash};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+/// The types that every group and version has as a kind of its own.
+const SHARED_KINDS: [&str; 2] = ["DeleteOptions", "WatchEvent"];
 
 /// An encoded document.
 #[derive(Debug)]
@@ -21,62 +23,70 @@ pub(super) struct Document {
 
 impl Document {
     /// Builds the document of a built-in group and version.
-    pub(super) fn built_in(group: &Group, version: &Version) -> Self {
-        let mut names: Vec<String> = ["DeleteOptions", "Status", "Patch", "WatchEvent", "APIResourceList"]
-            .map(|name| format!("{META}.{name}"))
-            .to_vec();
-        for info in &version.resources {
-            names.push(builtin_type_name(&info.group, &info.version, &info.kind));
-            names.push(builtin_type_name(&info.group, &info.version, &info.list_kind));
-            let own =
-                |text: &str, other: &str| if text.is_empty() { other.to_owned() } else { text.to_owned() };
-            names.extend(info.subresources.iter().map(|part| {
-                let group = if part.version.is_empty() { info.group.clone() } else { part.group.clone() };
-                builtin_type_name(&group, &own(&part.version, &info.version), &part.kind)
-            }));
+    pub(super) fn built_in(group: &Group, version: &Version, describer: &Describer) -> Self {
+        let paths = operations::paths(group, version);
+        let mut schemas = types::close_over(types::references(&paths), describer);
+        for kind in SHARED_KINDS {
+            let Some(schema) = schemas.get_mut(&format!("{META}.{kind}")) else { continue };
+            let mut kinds = vec![json!({ "group": "", "kind": kind, "version": "v1" })];
+            if !group.name.is_empty() {
+                kinds.push(json!({ "group": group.name, "kind": kind, "version": version.name }));
+            }
+            schema["x-kubernetes-group-version-kind"] = kinds.into();
         }
-        let schemas = types::close_over(names).into_iter().map(|(name, text)| (name, text.json.to_string()));
-        let info = json!({ "title": "Kubernetes", "version": "1.36" });
-        let bearer = json!({ "BearerToken": {
-            "type": "apiKey",
-            "description": "Bearer Token authentication",
-            "name": "authorization",
-            "in": "header",
-        } });
-        Self::assemble(info, operations::paths(group, version), schemas.collect(), Some(bearer))
+        Self::assemble(built_in_info(), paths, schemas, Some(bearer()))
+    }
+
+    /// Builds a document with only these paths, such as that of `/version/`.
+    pub(super) fn of_paths(paths: Value, describer: &Describer) -> Self {
+        let schemas = types::close_over(types::references(&paths), describer);
+        Self::assemble(built_in_info(), paths, schemas, Some(bearer()))
     }
 
     /// Builds the document of a group and version that CRDs define.
     pub(super) fn custom(group: &Group, version: &Version) -> Self {
-        let mut names: Vec<String> = ["DeleteOptions", "Status", "Patch", "ListMeta", "ObjectMeta"]
-            .map(|name| format!("{META}.{name}"))
-            .to_vec();
-        let scales = version.resources.iter().any(|info| info.subresource("scale").is_some());
-        if scales {
-            names.push(builtin_type_name("autoscaling", "v1", "Scale"));
-        }
-        let schemas = types::close_over(names).into_iter().map(|(name, text)| (name, text.json.to_string()));
-        let mut schemas: BTreeMap<String, String> = schemas.collect();
-        for info in &version.resources {
-            schemas.extend(custom::schemas(info).map(|(name, schema)| (name, schema.to_string())));
-        }
+        let paths = operations::paths(group, version);
+        let own = version.resources.iter().flat_map(|info| custom::schemas(info));
+        let own: BTreeMap<String, Value> = own.collect();
+        let names = types::references(&paths).into_iter().chain(own.values().flat_map(types::references));
+        let names: Vec<String> = names.filter(|name| !own.contains_key(name)).collect();
+        let mut schemas = types::close_over_for_custom(names);
+        schemas.extend(own);
         let info = json!({ "title": "Kubernetes CRD Swagger", "version": "v0.1.0" });
-        Self::assemble(info, operations::paths(group, version), schemas, None)
+        Self::assemble(info, paths, schemas, None)
     }
 
     fn assemble(
         info: Value,
         paths: Value,
-        schemas: BTreeMap<String, String>,
+        schemas: BTreeMap<String, Value>,
         security: Option<Value>,
     ) -> Self {
-        let schemas: Vec<String> = schemas.iter().map(|(name, json)| format!("\"{name}\":{json}")).collect();
-        let security = security.map(|it| format!(",\"securitySchemes\":{it}")).unwrap_or_default();
-        let text = format!(
-            "{{\"openapi\":\"3.0.0\",\"info\":{info},\"paths\":{paths},\"components\":{{\"schemas\":{{{}}}{security}}}}}",
-            schemas.join(",")
-        );
+        let schemas = match schemas.is_empty() {
+            true => None,
+            false => Some(Value::Object(schemas.into_iter().collect())),
+        };
+        let components: serde_json::Map<String, Value> =
+            [("schemas", schemas), ("securitySchemes", security)]
+                .into_iter()
+                .filter_map(|(name, part)| Some((name.to_owned(), part?)))
+                .collect();
+        let document = json!({ "openapi": "3.0.0", "info": info, "paths": paths, "components": components });
+        let text = document.to_string();
         let hash = hash(text.as_bytes());
         Self { bytes: text.into(), hash }
     }
+}
+
+fn built_in_info() -> Value {
+    json!({ "title": "Kubernetes", "version": "1.36" })
+}
+
+fn bearer() -> Value {
+    json!({ "BearerToken": {
+        "type": "apiKey",
+        "description": "Bearer Token authentication",
+        "name": "authorization",
+        "in": "header",
+    } })
 }

@@ -30,7 +30,64 @@ pub(super) fn of(documents: impl IntoIterator<Item = Value>) -> Value {
         "security": [{ "BearerToken": [] }],
     });
     relink(&mut swagger);
+    for kind in ["DeleteOptions", "WatchEvent"] {
+        let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{kind}");
+        if let Some(definition) = swagger["definitions"].get_mut(name) {
+            definition["x-kubernetes-group-version-kind"] = kinds_of_all_groups(kind);
+        }
+    }
+    for definition in swagger["definitions"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+        drop_defaults(definition);
+    }
     swagger
+}
+
+/// The versions in which Kubernetes knows the kinds that belong to every group, which are more than it serves.
+const VERSIONS: &[(&str, &[&str])] = &[
+    ("", &["v1"]),
+    ("admission.k8s.io", &["v1", "v1beta1"]),
+    ("admissionregistration.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("apiextensions.k8s.io", &["v1", "v1beta1"]),
+    ("apiregistration.k8s.io", &["v1", "v1beta1"]),
+    ("apps", &["v1", "v1beta1", "v1beta2"]),
+    ("authentication.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("authorization.k8s.io", &["v1", "v1beta1"]),
+    ("autoscaling", &["v1", "v2"]),
+    ("batch", &["v1", "v1beta1"]),
+    ("certificates.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("coordination.k8s.io", &["v1", "v1alpha2", "v1beta1"]),
+    ("discovery.k8s.io", &["v1", "v1beta1"]),
+    ("events.k8s.io", &["v1", "v1beta1"]),
+    ("extensions", &["v1beta1"]),
+    ("flowcontrol.apiserver.k8s.io", &["v1", "v1beta1", "v1beta2", "v1beta3"]),
+    ("imagepolicy.k8s.io", &["v1alpha1"]),
+    ("internal.apiserver.k8s.io", &["v1alpha1"]),
+    ("networking.k8s.io", &["v1", "v1beta1"]),
+    ("node.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("policy", &["v1", "v1beta1"]),
+    ("rbac.authorization.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("resource.k8s.io", &["v1", "v1alpha3", "v1beta1", "v1beta2"]),
+    ("scheduling.k8s.io", &["v1", "v1alpha2", "v1beta1"]),
+    ("storage.k8s.io", &["v1", "v1alpha1", "v1beta1"]),
+    ("storagemigration.k8s.io", &["v1beta1"]),
+];
+
+fn kinds_of_all_groups(kind: &str) -> Value {
+    let all =
+        VERSIONS.iter().flat_map(|(group, versions)| versions.iter().map(move |version| (group, version)));
+    all.map(|(group, version)| json!({ "group": group, "kind": kind, "version": version })).collect()
+}
+
+/// Removes the defaults of a schema, which Kubernetes does not publish in v2.
+fn drop_defaults(schema: &mut Value) {
+    let Some(node) = schema.as_object_mut() else { return };
+    node.remove("default");
+    if let Some(fields) = node.get_mut("properties").and_then(Value::as_object_mut) {
+        fields.values_mut().for_each(drop_defaults);
+    }
+    for key in ["items", "additionalProperties"] {
+        node.get_mut(key).into_iter().for_each(drop_defaults);
+    }
 }
 
 fn path_item(mut item: Value) -> Value {

@@ -1,54 +1,77 @@
-//! The schemas of built-in types as JSON text, each encoded once per process.
+//! The schemas of built-in types, closed under their references.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::OnceLock;
 
-use evenkeel_schema::types::{Additional, Schema, builtin_type};
-use parking_lot::Mutex;
+use evenkeel_schema::types::builtin_type;
+use serde_json::Value;
 
-/// A built-in type: its schema as JSON, and the names of the types that it refers to.
-#[derive(Clone, Debug)]
-pub(super) struct TypeText {
-    pub(super) json: Arc<str>,
-    references: Arc<[String]>,
+use super::descriptions::Describer;
+
+/// The built-in types to which the documents of custom resources refer.
+const OF_CUSTOM_RESOURCES: [&str; 6] = [
+    "io.k8s.api.autoscaling.v1.Scale",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Patch",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Status",
+];
+
+/// Returns the named types and all types that they refer to, directly or indirectly. Unknown names are skipped.
+pub(super) fn close_over(
+    names: impl IntoIterator<Item = String>,
+    describer: &Describer,
+) -> BTreeMap<String, Value> {
+    close(names, |name| {
+        let mut schema = builtin_type(name)?.to_openapi();
+        describer.describe(name, &mut schema);
+        Some(schema)
+    })
 }
 
-/// Returns the named types and all types that they refer to, directly or indirectly. Unknown names are
-/// skipped.
-pub(super) fn close_over(names: impl IntoIterator<Item = String>) -> BTreeMap<String, TypeText> {
+/// Like [`close_over`], for the documents of custom resources. They are built again whenever a definition changes, so the
+/// few types that they need are kept.
+pub(super) fn close_over_for_custom(names: impl IntoIterator<Item = String>) -> BTreeMap<String, Value> {
+    static KEPT: OnceLock<BTreeMap<String, Value>> = OnceLock::new();
+    let kept = KEPT.get_or_init(|| close_over(OF_CUSTOM_RESOURCES.map(str::to_owned), &Describer::new()));
+    close(names, |name| kept.get(name).cloned())
+}
+
+fn close(
+    names: impl IntoIterator<Item = String>,
+    schema_of: impl Fn(&str) -> Option<Value>,
+) -> BTreeMap<String, Value> {
     let mut closed = BTreeMap::new();
     let mut open: Vec<String> = names.into_iter().collect();
     while let Some(name) = open.pop() {
         if closed.contains_key(&name) {
             continue;
         }
-        if let Some(text) = text_of(&name) {
-            open.extend(text.references.iter().cloned());
-            closed.insert(name, text);
+        if let Some(schema) = schema_of(&name) {
+            open.extend(references(&schema));
+            closed.insert(name, schema);
         }
     }
     closed
 }
 
-fn text_of(name: &str) -> Option<TypeText> {
-    static TEXTS: Mutex<BTreeMap<String, TypeText>> = Mutex::new(BTreeMap::new());
-    if let Some(text) = TEXTS.lock().get(name) {
-        return Some(text.clone());
-    }
-    let schema = builtin_type(name)?;
-    let mut references = BTreeSet::new();
-    collect(schema, &mut references);
-    let json = schema.to_openapi().to_string().into();
-    let text = TypeText { json, references: references.into_iter().collect() };
-    TEXTS.lock().insert(name.to_owned(), text.clone());
-    Some(text)
+/// The names of the types to which a part of a document refers.
+pub(super) fn references(part: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    collect(part, &mut found);
+    found
 }
 
-fn collect(schema: &Schema, references: &mut BTreeSet<String>) {
-    references.extend(schema.type_name().map(str::to_owned));
-    schema.properties.iter().for_each(|(_, field)| collect(field, references));
-    schema.items.iter().for_each(|items| collect(items, references));
-    if let Additional::Schema(values) = &schema.additional {
-        collect(values, references);
+fn collect(part: &Value, found: &mut BTreeSet<String>) {
+    match part {
+        Value::Object(fields) => {
+            let link = fields.get("$ref").and_then(Value::as_str);
+            let name = link.and_then(|link| link.strip_prefix("#/components/schemas/"));
+            found.extend(name.map(str::to_owned));
+            fields.values().for_each(|value| collect(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        _ => {}
     }
 }

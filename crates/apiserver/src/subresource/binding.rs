@@ -68,10 +68,11 @@ async fn assign(
     let uid = binding["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != &*entry.header.uid {
         let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            entry.header.uid
+            "StorageError: invalid object, Code: 4, Key: /pods/{}/{name}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            ctx.path.namespace, entry.header.uid
         );
-        return Err(refuse(name, &why));
+        return Err(Status::conflict("", "pods", name, &why));
     }
     if entry.header.deleting {
         return Err(refuse(name, &format!("pod {name} is being deleted, cannot be assigned to a host")));

@@ -42,6 +42,12 @@ pub(super) fn answer(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
         *response.status_mut() = StatusCode::NO_CONTENT;
         return Ok(response);
     }
+    let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    let key = format!("{}{node}", crate::registry::storage_prefix("", "nodes"));
+    if ctx.services.store.get(&key).is_none() {
+        // Kubernetes looks the node up in the name of the pods.
+        return Err(Status::not_found("", "pods", node));
+    }
     check_run(&pod, &container, options.previous)?;
     let follower = Follower {
         nodes: pod::nodes(ctx)?.clone(),

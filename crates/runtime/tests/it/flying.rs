@@ -25,7 +25,10 @@ async fn reason(cluster: &Cluster, descendants: &[Value]) -> Why {
     let record = cluster.record();
     let object = cluster.get_opt::<ConfigMap>("one").await.unwrap();
     let object = object.map(|object| serde_json::to_value(object).unwrap());
-    why(&key(), Evidence { record: Some(&record), object: object.as_ref(), descendants, ..Evidence::default() })
+    why(
+        &key(),
+        Evidence { record: Some(&record), object: object.as_ref(), descendants, ..Evidence::default() },
+    )
 }
 
 /// Lets time pass for a broken operator, which never comes to rest.

@@ -10,8 +10,6 @@ use crate::json::Value;
 pub enum Reset {
     /// All fields except these and those beneath them.
     Except(FieldSet),
-    /// Only fields at or beneath one of these paths; `*` matches any one element.
-    Only(&'static [&'static [&'static str]]),
 }
 
 impl Reset {
@@ -28,8 +26,6 @@ impl Reset {
         static SETS: OnceLock<Sets> = OnceLock::new();
         let sets = SETS.get_or_init(Sets::new);
         match (subresource, group, kind) {
-            ("ephemeralcontainers", "", "Pod") => &sets.ephemeral_containers,
-            ("resize", "", "Pod") => &sets.resize,
             ("approval", "certificates.k8s.io", _) => &sets.approval,
             ("status", "certificates.k8s.io", "CertificateSigningRequest") => &sets.certificate_status,
             ("", "certificates.k8s.io", "CertificateSigningRequest") => &sets.certificate,
@@ -62,7 +58,6 @@ impl Reset {
                 }
                 at.is_some()
             }),
-            Self::Only(_) => true,
         }
     }
 
@@ -71,7 +66,6 @@ impl Reset {
         match self {
             Self::Except(fields) if fields.is_empty() => set,
             Self::Except(fields) => set.recursive_difference(fields),
-            Self::Only(patterns) => only(set, patterns),
         }
     }
 }
@@ -97,8 +91,6 @@ struct Sets {
     certificate: Reset,
     certificate_status: Reset,
     approval: Reset,
-    ephemeral_containers: Reset,
-    resize: Reset,
 }
 
 impl Sets {
@@ -117,35 +109,6 @@ impl Sets {
             certificate: except(&[&["spec"], &["status"]]),
             certificate_status: except(&[&["spec"], &["status", "conditions"]]),
             approval: except(&[&["spec"], &["status", "certificate"]]),
-            ephemeral_containers: Reset::Only(&[&["spec", "ephemeralContainers"]]),
-            resize: Reset::Only(&[
-                &["spec", "containers", "*", "resources"],
-                &["spec", "containers", "*", "resizePolicy"],
-                &["spec", "initContainers", "*", "resources"],
-                &["spec", "initContainers", "*", "resizePolicy"],
-            ]),
         }
     }
-}
-
-fn only(set: FieldSet, patterns: &[&[&str]]) -> FieldSet {
-    if patterns.iter().any(|pattern| pattern.is_empty()) {
-        return set;
-    }
-    let mut kept = FieldSet::new();
-    for (element, member, beneath) in set.into_entries() {
-        let rest: Vec<&[&str]> = patterns
-            .iter()
-            .filter(|pattern| matches(pattern[0], &element))
-            .map(|pattern| &pattern[1..])
-            .collect();
-        if !rest.is_empty() {
-            kept.put(element, member, only(beneath, &rest));
-        }
-    }
-    kept
-}
-
-fn matches(step: &str, element: &PathElement) -> bool {
-    step == "*" || matches!(element, PathElement::Field(name) if name.as_ref() == step)
 }

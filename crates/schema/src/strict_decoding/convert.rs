@@ -110,9 +110,8 @@ fn check_custom(custom: Custom, value: &Value) -> Result<(), String> {
         Err(format!("json: cannot unmarshal {} into Go value of type {wanted}", go_kind(value)))
     };
     match (custom, value) {
-        (Custom::Raw | Custom::SchemaOr, _) | (Custom::IntOrString, Value::String(_) | Value::Number(_)) => {
-            Ok(())
-        }
+        (Custom::Raw | Custom::SchemaOr { .. }, _)
+        | (Custom::IntOrString, Value::String(_) | Value::Number(_)) => Ok(()),
         (Custom::Quantity, Value::String(_) | Value::Number(_)) => {
             Quantity::from_json(value).map(drop).map_err(|error| error.to_string())
         }

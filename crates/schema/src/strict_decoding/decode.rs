@@ -221,8 +221,27 @@ impl Seed<'_, '_> {
     }
 }
 
-/// Decodes a schema, a list of schemas, or any value that is neither.
-struct SchemaOr<'s, 'w>(Seed<'s, 'w>);
+/// Decodes a schema, or a boolean or a list of schemas instead of it.
+struct SchemaOr<'s, 'w> {
+    seed: Seed<'s, 'w>,
+    /// Whether a boolean may stand for the schema; otherwise a list may, and Kubernetes ignores everything else.
+    or_bool: bool,
+}
+
+impl SchemaOr<'_, '_> {
+    /// A value that is neither a schema nor a list of them.
+    fn other(self, value: impl Into<Value>) -> Value {
+        let value = value.into();
+        match (self.or_bool, &value) {
+            (true, Value::Bool(_)) => self.seed.walk.leaf(value),
+            (true, _) => {
+                self.seed.walk.refuse("boolean or JSON schema expected".to_owned());
+                self.seed.walk.leaf(value)
+            }
+            (false, _) => Value::Null,
+        }
+    }
+}
 
 impl<'de> Visitor<'de> for SchemaOr<'_, '_> {
     type Value = Value;
@@ -236,36 +255,40 @@ impl<'de> Visitor<'de> for SchemaOr<'_, '_> {
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(self.0.walk.leaf(value))
+        Ok(self.other(value))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(self.0.walk.leaf(value))
+        Ok(self.other(value))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(self.0.walk.leaf(value))
+        Ok(self.other(value))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(self.0.walk.leaf(float(value)))
+        Ok(self.other(float(value)))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(self.0.walk.leaf(value))
+        Ok(self.other(value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let Seed { schema, steps, walk } = self.0;
+        let or_bool = self.or_bool;
+        let Seed { schema, steps, walk } = self.seed;
         let mut list = Vec::new();
         while let Some(item) = items.next_element_seed(Seed { schema, steps, walk: &mut *walk })? {
             list.push(item);
+        }
+        if or_bool {
+            walk.refuse("boolean or JSON schema expected".to_owned());
         }
         Ok(walk.leaf(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Value, A::Error> {
-        self.0.visit_map(members)
+        self.seed.visit_map(members)
     }
 }
 
@@ -275,8 +298,10 @@ impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match go_type::custom(self.schema) {
             Some(Custom::Raw) => Free(self.walk.builds).deserialize(deserializer),
-            Some(Custom::SchemaOr) => match crate::types::builtin_type(SCHEMA) {
-                Some(schema) => self.nested(schema, |seed| deserializer.deserialize_any(SchemaOr(seed))),
+            Some(Custom::SchemaOr { or_bool }) => match crate::types::builtin_type(SCHEMA) {
+                Some(schema) => {
+                    self.nested(schema, |seed| deserializer.deserialize_any(SchemaOr { seed, or_bool }))
+                }
                 None => Free(self.walk.builds).deserialize(deserializer),
             },
             Some(Custom::Quantity) => {
@@ -526,7 +551,7 @@ fn check_custom(custom: Custom, value: &Value, walk: &mut Walk<'_>) {
                 other => walk.refuse(walk.type_error(crate::json::go_kind(other), "string")),
             }
         }
-        Custom::Raw | Custom::SchemaOr => {}
+        Custom::Raw | Custom::SchemaOr { .. } => {}
     }
 }
 

@@ -88,9 +88,9 @@ fn fits_schema(value: &Value) -> bool {
 fn fits_custom(custom: Custom, value: &Value) -> bool {
     match (custom, value) {
         (Custom::Raw, _) | (Custom::IntOrString, Value::String(_)) => true,
-        (Custom::SchemaOr, Value::Object(_)) => fits_schema(value),
-        (Custom::SchemaOr, Value::Array(items)) => items.iter().all(fits_schema),
-        (Custom::SchemaOr, _) => true,
+        (Custom::SchemaOr { .. }, Value::Object(_)) => fits_schema(value),
+        (Custom::SchemaOr { or_bool: false }, Value::Array(items)) => items.iter().all(fits_schema),
+        (Custom::SchemaOr { or_bool: true }, value) => value.is_boolean(),
         (Custom::IntOrString, Value::Number(number)) => {
             number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
         }

@@ -64,8 +64,10 @@ pub(super) enum Custom {
     IntOrString,
     Time,
     MicroTime,
-    /// A schema of a definition, or something else.
-    SchemaOr,
+    /// A schema of a definition, or a boolean or a list of schemas instead of it.
+    SchemaOr {
+        or_bool: bool,
+    },
     /// Arbitrary JSON.
     Raw,
 }
@@ -78,7 +80,8 @@ pub(super) fn custom(schema: &Schema) -> Option<Custom> {
         "Time" => Custom::Time,
         "MicroTime" => Custom::MicroTime,
         "RawExtension" | "FieldsV1" => Custom::Raw,
-        "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" => Custom::SchemaOr,
+        "JSONSchemaPropsOrArray" => Custom::SchemaOr { or_bool: false },
+        "JSONSchemaPropsOrBool" => Custom::SchemaOr { or_bool: true },
         "JSON" | "JSONSchemaPropsOrStringArray" => Custom::Raw,
         _ => return None,
     })

@@ -10,6 +10,7 @@ mod defaults;
 pub(super) mod field_path;
 mod invariants;
 mod keywords;
+mod print;
 
 mod serving;
 mod warnings;
@@ -148,11 +149,17 @@ fn own_name(definition: &Value) -> Vec<FieldError> {
     let mut errors = object_meta::create(definition, false, NameRule::Subdomain);
     let spec = definition.at("spec");
     let required = format!("{}.{}", spec.at("names").str("plural"), spec.str("group"));
-    let name = definition.at("metadata").str("name");
-    if !name.is_empty() && name != required {
-        let detail = r#"must be spec.names.plural+"."+spec.group"#;
-        let after_name = errors.iter().take_while(|error| error.field.ends_with("ame")).count();
-        errors.insert(after_name, FieldError::invalid("metadata.name", name, detail));
+    let detail = r#"must be spec.names.plural+"."+spec.group"#;
+    // The errors about the generated name come first, then those about the name.
+    for field in ["generateName", "name"] {
+        let name = definition.at("metadata").str(field);
+        if !name.is_empty() && name != required {
+            let is_before = |error: &&FieldError| {
+                error.field == "metadata.generateName" || error.field == format!("metadata.{field}")
+            };
+            let at = errors.iter().take_while(is_before).count();
+            errors.insert(at, FieldError::invalid(format!("metadata.{field}"), name, detail));
+        }
     }
     errors
 }
@@ -345,7 +352,7 @@ fn status_root(path: &Path<'_>, schema: &Value, errors: &mut Vec<FieldError>) {
                 "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
                 ROOT_FIELDS.join(" ")
             );
-            errors.push(FieldError::invalid(path, BadValue::Printed(keywords::print_schema(schema)), detail));
+            errors.push(FieldError::invalid(path, BadValue::Printed(print::schema(schema)), detail));
             return;
         }
     }

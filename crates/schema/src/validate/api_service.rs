@@ -16,7 +16,10 @@ pub(super) fn create(object: &Value) -> Vec<FieldError> {
     let spec = object.at("spec").unwrap_or(&Value::Null);
     let path = Path::new("spec");
     let (group, version) = (spec.str("group"), spec.str("version"));
-    name(object.at("metadata").str("name"), &format!("{version}.{group}"), &mut errors);
+    for field in ["name", "generateName"] {
+        let at = format!("metadata.{field}");
+        name(&at, object.at("metadata").str(field), &format!("{version}.{group}"), &mut errors);
+    }
     if group.is_empty() && version != "v1" {
         let detail = "only v1 may have an empty group and it better be legacy kube";
         errors.push(FieldError::required(path.child("group"), detail));
@@ -57,11 +60,11 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
     errors
 }
 
-fn name(name: &str, required: &str, errors: &mut Vec<FieldError>) {
+fn name(at: &str, name: &str, required: &str, errors: &mut Vec<FieldError>) {
     if name != required && !name.is_empty() && names::path_segment(name).is_empty() {
         let detail =
             format!("must be `spec.version+\".\"+spec.group`: {}", evenkeel_scalars::go::quote(required));
-        errors.push(FieldError::invalid("metadata.name", name, detail));
+        errors.push(FieldError::invalid(at, name, detail));
     }
 }
 

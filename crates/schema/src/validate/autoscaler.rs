@@ -27,6 +27,11 @@ pub(super) fn check(object: &Value, errors: &mut Vec<FieldError>) {
     replicas(&path, spec, errors);
     let target = spec.at("scaleTargetRef").unwrap_or(&Value::Null);
     reference(&path.child("scaleTargetRef"), target, false, errors);
+    // In `v1`, the one metric is a field of its own. Kubernetes validates it as the metric of `v2` that it stands for.
+    if let Some(percent) = spec.int("targetCPUUtilizationPercentage").filter(|percent| *percent < 1) {
+        let field = "spec.metrics[0].resource.target.averageUtilization";
+        errors.push(FieldError::invalid(field, percent, "must be greater than 0"));
+    }
     let list = path.child("metrics");
     metrics(&list, spec.list("metrics"), errors);
     let from_outside = |metric: &Value| matches!(metric.str("type"), "Object" | "External");

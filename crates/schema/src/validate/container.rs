@@ -39,6 +39,8 @@ pub(super) struct Pod<'a> {
     pub(super) claims: Vec<&'a str>,
     pub(super) grace_period: Option<i64>,
     pub(super) host_users: bool,
+    /// Whether the restart policy of the pod is `Never`.
+    pub(super) never_restarts: bool,
 }
 
 impl Pod<'_> {
@@ -200,12 +202,12 @@ fn common(path: &Path<'_>, container: &Value, pod: &Pod<'_>, errors: &mut Vec<Fi
     let policy = container.str("imagePullPolicy");
     one_of(&path.child("imagePullPolicy"), policy, &["Always", "IfNotPresent", "Never"], errors);
     resources::requirements(&path.child("resources"), container.at("resources"), &pod.claims, errors);
-    resize_policy(&path.child("resizePolicy"), container.list("resizePolicy"), errors);
+    resize_policy(&path.child("resizePolicy"), container.list("resizePolicy"), pod.never_restarts, errors);
     let context = container.at("securityContext");
     security::container(&path.child("securityContext"), context, pod.host_users, errors);
 }
 
-fn resize_policy(path: &Path<'_>, policies: &[Value], errors: &mut Vec<FieldError>) {
+fn resize_policy(path: &Path<'_>, policies: &[Value], never: bool, errors: &mut Vec<FieldError>) {
     let mut seen = Seen::default();
     for (index, policy) in policies.iter().enumerate() {
         let name = policy.str("resourceName");
@@ -213,7 +215,12 @@ fn resize_policy(path: &Path<'_>, policies: &[Value], errors: &mut Vec<FieldErro
             errors.push(FieldError::duplicate(path.index(index), name));
         }
         one_of(path, name, &["cpu", "memory"], errors);
-        one_of(path, policy.str("restartPolicy"), &["NotRequired", "RestartContainer"], errors);
+        let restart = policy.str("restartPolicy");
+        one_of(path, restart, &["NotRequired", "RestartContainer"], errors);
+        if never && restart != "NotRequired" {
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            errors.push(FieldError::invalid(path, restart, detail));
+        }
     }
 }
 

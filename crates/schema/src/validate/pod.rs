@@ -5,7 +5,7 @@ mod status;
 mod update;
 
 use super::container::{self, Pod};
-use super::field_rules::{ip, label, named, qualified, subdomain, supported};
+use super::field_rules::{ip, label, named, one_of, qualified, subdomain, supported};
 use super::{resources, scheduling, security, volume};
 use crate::deletion_cost;
 use crate::field::{BadValue, FieldError, Path};
@@ -138,6 +138,7 @@ fn spec(
         claims: spec.list("resourceClaims").iter().map(|claim| claim.str("name")).collect(),
         grace_period: spec.int("terminationGracePeriodSeconds"),
         host_users: spec.at("hostUsers") != Some(&Value::Bool(false)),
+        never_restarts: spec.str("restartPolicy") == "Never",
     };
     container::containers(&path.child("containers"), spec, &pod, errors);
     container::init_containers(&path.child("initContainers"), spec, &pod, errors);
@@ -328,12 +329,8 @@ fn rest(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     if let Some(class) = spec.at("runtimeClassName").and_then(Value::as_str) {
         subdomain(&path.child("runtimeClassName"), class, errors);
     }
-    if let Some(policy) = spec.at("preemptionPolicy").and_then(Value::as_str)
-        && !matches!(policy, "PreemptLowerPriority" | "Never")
-    {
-        let printed = BadValue::Printed(Value::from(policy).to_string());
-        let at = path.child("preemptionPolicy");
-        errors.push(FieldError::not_supported(at, printed, &["PreemptLowerPriority", "Never"]));
+    if let Some(policy) = spec.at("preemptionPolicy").and_then(Value::as_str) {
+        one_of(&path.child("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"], errors);
     }
     let overhead = serde_json::json!({"limits": spec.at("overhead")});
     resources::requirements(&path.child("overhead"), spec.at("overhead").map(|_| &overhead), &[], errors);

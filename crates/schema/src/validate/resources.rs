@@ -126,7 +126,7 @@ fn claim_names(path: &Path<'_>, claims: &[Value], known: &[&str], errors: &mut V
         let path = path.index(index);
         let name = claim.str("name");
         if name.is_empty() {
-            errors.push(FieldError::required(path.child("name"), ""));
+            errors.push(FieldError::required(path, ""));
         } else if !known.contains(&name) {
             errors.push(FieldError::not_found(path.child("name"), name));
         }

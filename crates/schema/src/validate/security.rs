@@ -2,10 +2,11 @@
 
 mod windows;
 
-use evenkeel_scalars::{go, go_regex};
+use evenkeel_scalars::go_regex;
 
 use super::field_rules::{Seen, local_path, optional_one_of, supported};
 use crate::field::{BadValue, FieldError, Path};
+use crate::internal_structs;
 use crate::json::Value;
 use crate::names;
 use crate::read::Read;
@@ -46,7 +47,7 @@ pub(super) fn container(
 }
 
 fn escalation(path: &Path<'_>, context: &Value, errors: &mut Vec<FieldError>) {
-    let printed = || BadValue::Printed(go::json(context));
+    let printed = || internal_structs::bad_value("core.SecurityContext", Some(context));
     if context.bool("privileged") {
         let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
         errors.push(FieldError::invalid(path, printed(), detail));

@@ -239,7 +239,8 @@ fn daemon_set(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     if spec.at("selector").is_some_and(is_empty_selector) {
-        let shown = spec.at("selector").cloned().unwrap_or(Value::Null);
+        // Go omits the empty maps and lists of a selector.
+        let shown = Value::Object(Map::new());
         errors.push(FieldError::invalid(
             path.child("selector"),
             shown,

@@ -407,11 +407,3 @@ pub(super) fn go_name(keyword: &str) -> String {
         }
     }
 }
-
-/// Prints a schema as Go prints its struct, limited to the fields that are set.
-pub(super) fn print_schema(schema: &Value) -> String {
-    let fields = schema.as_object().into_iter().flatten();
-    let printed: Vec<String> =
-        fields.map(|(name, value)| format!("\"{}\":{}", go_name(name), go::json(value))).collect();
-    format!("{{{}}}", printed.join(","))
-}

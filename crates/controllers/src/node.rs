@@ -33,7 +33,6 @@ pub(crate) use registration::LEASES;
 pub use registration::NodeOptions;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use evenkeel_runtime::{Action, Controller, Ctx, Request, Result, ResultExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -48,10 +47,6 @@ use crate::object::{Fields, OfKind};
 
 /// The field manager of the nodes.
 pub(crate) const MANAGER: &str = "kubelet";
-
-/// How often a node renews its lease unless its options say otherwise: kubelet's value, a quarter of the duration of the
-/// lease.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The annotation of a Node object whose node has stopped, as if its machine had lost power: with the value `true`, it
 /// renews its lease no more, and does nothing for its pods.

@@ -9,11 +9,14 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use serde_json::json;
 
-use super::HEARTBEAT;
 use super::logs::Logs;
 use super::rules::Rules;
 use crate::kinds::{Lease, Node};
 use crate::object::time;
+
+/// How often a node renews its lease unless its options say otherwise: kubelet's value, a quarter of the duration of the
+/// lease.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The number and the size of the simulated nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -90,11 +90,6 @@ fn a_second_controller_that_forgets_its_guard_is_found() {
     crate::finds("forgets_its_guard", &[Oracle::SameEnd, Oracle::Left], |cluster| planned(cluster, false));
 }
 
-#[test]
-fn a_second_controller_that_guards_first_passes() {
-    crate::passes_shortly("guards_first", |cluster| planned(cluster, true));
-}
-
 /// Adds its entry to an object that all ensembles share, and replaces the object by what it has seen.
 async fn replaces(ensemble: Arc<Ensemble>, ctx: Ctx) -> Result<Action> {
     let seen = ctx.get::<ConfigMap>("members")?;

@@ -13,7 +13,7 @@ use evenkeel_apiserver::{ApiServer, Header, Options as ServerOptions, User, boot
 use evenkeel_controllers::{Options as ControllerOptions, initial_objects};
 use evenkeel_env::{Env, HashMap};
 use evenkeel_runtime::resource_use::ResourceUse;
-use evenkeel_store::{Entry, Options as StoreOptions, Range, Store, Watch};
+use evenkeel_store::{Entry, Options as StoreOptions, Range, Store, Watch, WatchError};
 use kube::Client;
 use parking_lot::Mutex;
 
@@ -129,13 +129,19 @@ fn note_initial(uses: &ResourceUse, all: &[Arc<Entry<Header>>]) {
 async fn tell(uses: ResourceUse, mut watch: Watch<Header>) {
     // The watch holds the work of a change until the next change is requested. By then, the parts that the change wakes
     // hold work of their own.
-    while let Ok(change) = watch.next().await {
+    loop {
+        let change = match watch.next().await {
+            Ok(change) => change,
+            // The cluster ends.
+            Err(WatchError::Closed) => return,
+            Err(error) => {
+                tracing::error!(%error, "the controllers no longer hear of the first use of a resource");
+                return;
+            }
+        };
         let entry = change.after.as_ref().or(change.before.as_ref());
         entry.into_iter().for_each(|entry| note_use(&uses, &entry.key, change.revision));
     }
-    tracing::error!(
-        "the controllers no longer hear of the first use of a resource: the store's watch has ended"
-    );
 }
 
 fn note_use(uses: &ResourceUse, key: &str, revision: u64) {

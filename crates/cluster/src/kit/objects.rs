@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use evenkeel_record::why::advice;
 use evenkeel_runtime::yaml::{self, YamlError};
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
@@ -64,8 +65,8 @@ impl Cluster {
         let namespace = object.namespace().unwrap_or_else(|| self.namespace().to_owned());
         let api: Api<K> = K::Scope::api(self.client(), &namespace);
         let patch = Patch::Apply(with_type(&object)?);
-        let applied =
-            api.patch(&object.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &patch).await?;
+        let applied = api.patch(&object.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &patch).await;
+        let applied = applied.map_err(advised::<K>)?;
         if self.is_remote() && K::kind(&()) == "CustomResourceDefinition" {
             // A real API server serves a new kind some time after it has accepted the definition. The embedded one
             // serves it at once.
@@ -96,7 +97,7 @@ impl Cluster {
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
         K::Scope: ApiScope,
     {
-        self.api::<K>().get(name).await
+        self.api::<K>().get(name).await.map_err(advised::<K>)
     }
 
     /// Reads an object, or returns `None` if it does not exist.
@@ -105,7 +106,7 @@ impl Cluster {
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
         K::Scope: ApiScope,
     {
-        self.api::<K>().get_opt(name).await
+        self.api::<K>().get_opt(name).await.map_err(advised::<K>)
     }
 
     /// Lists all objects of a kind, in this handle's namespace if the kind is namespaced.
@@ -121,7 +122,7 @@ impl Cluster {
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
         K::Scope: ApiScope,
     {
-        Ok(self.api::<K>().list(&ListParams::default()).await?.items)
+        Ok(self.api::<K>().list(&ListParams::default()).await.map_err(advised::<K>)?.items)
     }
 
     /// Changes an object by a merge patch.
@@ -141,7 +142,8 @@ impl Cluster {
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
         K::Scope: ApiScope,
     {
-        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
+        let patched = self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.map_err(advised::<K>)
     }
 
     /// Changes an object's status by a merge patch.
@@ -150,7 +152,8 @@ impl Cluster {
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
         K::Scope: ApiScope,
     {
-        self.api::<K>().patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await
+        let patched = self.api::<K>().patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.map_err(advised::<K>)
     }
 
     /// Requests the deletion of an object. The object continues to exist as long as it has finalizers.
@@ -169,7 +172,7 @@ impl Cluster {
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
         K::Scope: ApiScope,
     {
-        self.api::<K>().delete(name, &DeleteParams::default()).await.map(|_| ())
+        self.api::<K>().delete(name, &DeleteParams::default()).await.map(|_| ()).map_err(advised::<K>)
     }
 
     /// Lists the Events that controllers have recorded in this handle's namespace.
@@ -182,6 +185,22 @@ impl Cluster {
     /// ```
     pub async fn events(&self) -> kube::Result<Vec<Event>> {
         self.list::<Event>().await
+    }
+}
+
+/// Adds to an error of the API server what to do about it. Of a kind whose definition is not installed, the API server says
+/// only `404 page not found`, and whoever reads that in a test does not learn which kind is meant.
+fn advised<K: Resource<DynamicType = ()>>(error: kube::Error) -> kube::Error {
+    match error {
+        kube::Error::Api(mut status) if status.code == 404 => {
+            let advice = advice(&status.message);
+            if !advice.is_empty() {
+                let kind = format!("{} {}", K::api_version(&()), K::kind(&()));
+                status.message = format!("{kind}: {}{advice}", status.message);
+            }
+            kube::Error::Api(status)
+        }
+        error => error,
     }
 }
 

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use crate::mirror::{self, config};
-use crate::sites::v1::Site;
+use crate::sites::v1::{Site, SiteSpec};
 
 fn only_a() -> Source<ConfigMap> {
     Source::new().fields("metadata.name=a")
@@ -78,6 +78,20 @@ async fn who_forgets_the_definition_is_told_to_apply_it(cluster: Cluster) {
     assert!(line.starts_with("not settled within 60s: the watch of Site"), "{told}");
     let expected = "the API server does not serve the kind; apply its CustomResourceDefinition first";
     assert!(line.contains(expected), "{told}");
+}
+
+/// The test itself meets the missing definition first, when it applies its sample.
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false)]
+async fn who_applies_an_object_without_its_definition_is_told_to_apply_it(cluster: Cluster) {
+    let expected = "example.com/v1 Site: 404 page not found: the API server does not serve the kind; apply its \
+                    CustomResourceDefinition first";
+    let site = Site::new("a", SiteSpec { replicas: 1, nick_name: None, hosts: Vec::new() });
+    let refused = cluster.apply(site).await.expect_err("there is no definition").to_string();
+    assert!(refused.contains(expected), "{refused}");
+    let refused = cluster.list::<Site>().await.expect_err("there is no definition").to_string();
+    assert!(refused.contains(expected), "{refused}");
+    let missing = cluster.get::<ConfigMap>("a").await.expect_err("there is no such object").to_string();
+    assert!(!missing.contains("CustomResourceDefinition"), "{missing}");
 }
 
 /// A Deployment with what has to be there and nothing else.

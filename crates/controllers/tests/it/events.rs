@@ -104,7 +104,8 @@ type Seen = Arc<Mutex<Vec<Event>>>;
 
 async fn note(cluster: &Cluster, seen: &Seen) -> Outcome {
     let all: Api<Event> = Api::all(cluster.client());
-    seen.lock().extend(all.list(&Default::default()).await?.items);
+    let events = all.list(&Default::default()).await?.items;
+    seen.lock().extend(events);
     Ok(())
 }
 

@@ -59,8 +59,6 @@ fn metadata_and_spec(pod: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-
 /// Validates the annotation `controller.kubernetes.io/pod-deletion-cost`.
 fn deletion_cost(path: &Path<'_>, meta: Option<&Value>, errors: &mut Vec<FieldError>) {
     let cost = meta.at("annotations").at(deletion_cost::ANNOTATION).and_then(Value::as_str);

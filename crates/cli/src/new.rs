@@ -94,8 +94,9 @@ impl New {
 
     /// Checks what the flags say, before anything is asked.
     fn check_flags(&self) -> anyhow::Result<()> {
-        let checks: [(&Option<String>, fn(&str) -> anyhow::Result<()>); 4] = [
-            (&self.name, check_folder),
+        type Check = fn(&str) -> anyhow::Result<()>;
+        let checks = [
+            (&self.name, check_folder as Check),
             (&self.kind, names::check_kind),
             (&self.group, names::check_group),
             (&self.api_version, names::check_version),

@@ -104,8 +104,8 @@ fn access_review(
 
 /// What Kubernetes says about selectors of which it ignores requirements that it does not understand.
 fn ignored_selectors(object: &Value) -> Option<String> {
-    let rules: [(&str, fn(&Value) -> bool); 2] =
-        [("fieldSelector", is_field_requirement), ("labelSelector", is_label_requirement)];
+    type IsValid = fn(&Value) -> bool;
+    let rules = [("fieldSelector", is_field_requirement as IsValid), ("labelSelector", is_label_requirement)];
     let texts = rules.into_iter().filter_map(|(kind, is_valid)| {
         let requirements = object.pointer(&format!("/spec/resourceAttributes/{kind}/requirements"));
         let requirements = requirements.and_then(Value::as_array)?;

@@ -65,15 +65,15 @@ impl Owner {
 
 impl Disk {
     fn read(&self, key: &FileKey, now: Instant) -> Option<String> {
-        let states = self.files.get(key).into_iter().flatten();
-        states.filter(|(since, _)| *since <= now).last().and_then(|(_, content)| content.clone())
+        let mut states = self.files.get(key).into_iter().flatten();
+        states.rfind(|(since, _)| *since <= now).and_then(|(_, content)| content.clone())
     }
 
     /// Writes a file from a time on, or removes it. Returns `None` if there is no room.
     fn write(&mut self, key: FileKey, content: Option<String>, now: Instant, bytes_max: usize) -> Option<()> {
         let old = self.files.get(&key);
         // Nobody reads a state that has been replaced by now.
-        let kept = old.into_iter().flatten().filter(|(since, _)| *since <= now).last();
+        let kept = old.into_iter().flatten().rfind(|(since, _)| *since <= now);
         let kept = kept.filter(|(_, content)| content.is_some()).cloned();
         let new: History = match (kept, content) {
             (None, None) => Vec::new(),

@@ -207,19 +207,23 @@ fn watch_failing(key: &Key, evidence: Evidence<'_>, last: Option<&Reconcile>) ->
     said(reason, format!("the watch of {} fails, and {effect}: {error}{}", failing.source, advice(error)))
 }
 
-/// Whether a watch belongs to an operator that reconciles this object. In the record of one operator, all watches do.
+/// Whether a watch belongs to the operator that reconciled this object last, or, if nobody has reconciled it, to one that
+/// watches its kind. In the record of one operator, all watches do.
 fn concerns(watch: &Watch, key: &Key, record: &Record, last: Option<&Reconcile>) -> bool {
-    let reconciles = |controller: &crate::Controller| {
-        controller.operator == watch.operator && last.is_some_and(|last| last.controller == controller.name)
-    };
-    // A controller that waits for its caches is not among those that run.
-    let watches = |other: &Watch| {
-        let kind = other.source.split('.').next().unwrap_or_default();
-        other.operator == watch.operator && kind.eq_ignore_ascii_case(&key.kind)
-    };
-    watch.operator.is_empty()
-        || record.controllers.iter().any(reconciles)
-        || record.watches.iter().any(watches)
+    if watch.operator.is_empty() {
+        return true;
+    }
+    match last {
+        Some(last) => record
+            .controllers
+            .iter()
+            .any(|controller| controller.operator == watch.operator && controller.name == last.controller),
+        // A controller that waits for its caches is not among those that run.
+        None => record.watches.iter().any(|other| {
+            let kind = other.source.split('.').next().unwrap_or_default();
+            other.operator == watch.operator && kind.eq_ignore_ascii_case(&key.kind)
+        }),
+    }
 }
 
 fn owner_missing(evidence: Evidence<'_>) -> Option<Why> {

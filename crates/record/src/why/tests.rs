@@ -222,6 +222,34 @@ fn a_watch_of_another_operator_is_not_blamed() {
 }
 
 #[test]
+fn a_watch_of_another_operator_for_the_same_kind_is_not_blamed_once_the_object_is_reconciled() {
+    let mut record = failed("", vec![]);
+    if let Some(Entry::Reconcile(reconcile)) = record.entries.first_mut() {
+        reconcile.outcome = Outcome::Done;
+    }
+    let controller = |name: &str| crate::Controller {
+        name: name.into(),
+        operator: name.into(),
+        kind: "Site".into(),
+        ..crate::Controller::default()
+    };
+    record.controllers = vec![controller("site")];
+    let watch = |operator: &str, source: &str, state: WatchState| Watch {
+        source: source.into(),
+        operator: operator.into(),
+        state,
+        error: Some("gone".into()),
+        ..Watch::default()
+    };
+    let healthy = |operator: &str| watch(operator, "Site.example.com", WatchState::default());
+    let failing = |operator: &str| watch(operator, "Absent.example.com", WatchState::Failing);
+    record.watches = vec![healthy("site"), healthy("other"), failing("other")];
+    assert_eq!(line(&record, &json!({})).0, Reason::Fine);
+    record.watches.push(failing("site"));
+    assert_eq!(line(&record, &json!({})).0, Reason::Watch);
+}
+
+#[test]
 fn what_is_right_is_said_to_be() {
     let mut record = failed("", vec![]);
     if let Some(Entry::Reconcile(reconcile)) = record.entries.first_mut() {

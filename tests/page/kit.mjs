@@ -51,6 +51,8 @@ export async function stop(child) {
 
 export async function login(browser, link, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, ...options });
+  // A slow machine is no failure.
+  context.setDefaultTimeout(120_000);
   const page = await context.newPage();
   page.on("pageerror", (error) => { console.error(`an error in the page: ${error.stack}`); process.exitCode = 1; });
   await page.goto(link);
@@ -67,7 +69,7 @@ export const api = (page, path, options = {}) => page.evaluate(async ([path, opt
 export const create = (page, path, object) => api(page, `/k8s${path}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(object) });
 
 /** Waits until something holds, and fails with what was seen last. */
-export async function until(what, look, holds, tries = 300) {
+export async function until(what, look, holds, tries = 1200) {
   let seen;
   for (let at = 0; at < tries; at++) {
     seen = await look();

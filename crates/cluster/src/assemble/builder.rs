@@ -16,7 +16,7 @@ use crate::settings;
 pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Options of a [`Cluster`], which [`Cluster::builder`] returns. Tests get them from
-/// [`testing::options`](crate::testing::options).
+/// `testing::options`.
 ///
 /// ```
 /// use evenkeel_cluster::testing;

@@ -6,12 +6,13 @@
 //! change that. [`logs`] holds what containers print.
 //!
 //! The pure core is `lifecycle`, which moves a pod forward by moving each `container`; `probe`, `script`, `references`
-//! and `status` handle its parts. `kubelet` is the adapter to the API server.
+//! and `status` handle its parts, and `bounds` says what commands may take. `kubelet` is the adapter to the API server.
 //!
 //! *Invariant:* nodes write pods only through `/status`, and delete stopped pods with a grace period of zero.
 
 mod addresses;
 pub mod behaviour;
+mod bounds;
 mod container;
 mod container_ids;
 mod events;

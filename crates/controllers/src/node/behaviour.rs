@@ -59,7 +59,9 @@
 //!   which end with its run. A script finds what others have written before it started.
 //!
 //! There are no pipes, no background and no other programs. If a script comes to something that is not understood, the
-//! container does what it would do without a command. A loop without end runs until it is stopped.
+//! container does what it would do without a command. A loop without end runs until it is stopped, and so does a script that
+//! takes too much. There are bounds for what the containers of a pod compute together, for what is in the volumes of a pod,
+//! of a node and of the cluster, and for all lines that are printed; lines for which there is no room are lost.
 //!
 //! *How runs are counted for a list:* within one container of one pod. For a pod of a Job, the runs of all pods of that
 //! Job count (for an indexed Job, of that index), so that `exit-code: 1,1,0` makes a Job fail twice and then succeed.
@@ -68,7 +70,10 @@
 //! wait for an exit or a probe failure that is a minute or more away.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::bounds::Printed;
 
 /// How long containers take to start: long enough that a watch shows each state, short enough for a demonstration in
 /// real time.
@@ -76,6 +81,9 @@ pub(crate) const START: Duration = Duration::from_millis(50);
 
 /// How long containers run before they exit.
 pub(crate) const RUN: Duration = Duration::from_millis(500);
+
+/// How many lines of one run are kept: of a word `log` the first ones, of lines that are added later the last ones.
+pub(crate) const LINES_MAX: usize = 10_000;
 
 /// How long a container takes to stop.
 pub(crate) const STOP: Duration = Duration::from_millis(50);
@@ -101,7 +109,7 @@ pub(crate) const PREFIX: &str = "node.evenkeel.dev/";
 pub struct Behaviour {
     pub(crate) pull: Option<Pull>,
     pub(crate) start_after: Option<Delay>,
-    pub(crate) exit_codes: Option<Vec<Option<i32>>>,
+    pub(crate) exit_codes: Option<Arc<[Option<i32>]>>,
     pub(crate) run_for: Option<Duration>,
     pub(crate) exit_reason: Option<String>,
     pub(crate) exit_message: Option<String>,
@@ -110,7 +118,7 @@ pub struct Behaviour {
     pub(crate) fail_liveness: Option<Duration>,
     pub(crate) fail_startup: Option<Duration>,
     pub(crate) stop_after: Option<Delay>,
-    pub(crate) log: Option<Vec<LogLine>>,
+    pub(crate) log: Option<Printed>,
 }
 
 /// Whether the container's image can be pulled.
@@ -294,7 +302,7 @@ impl Behaviour {
             "pull" => self.pull = Some(pull(value).ok_or_else(|| invalid("is not ok, fail or fail:N"))?),
             "start-after" => self.start_after = Some(delay()?),
             "exit-code" => {
-                let codes: Option<Vec<_>> = value.split(',').map(|code| exit_code(code.trim())).collect();
+                let codes: Option<Arc<[_]>> = value.split(',').map(|code| exit_code(code.trim())).collect();
                 self.exit_codes =
                     Some(codes.ok_or_else(|| invalid("is not a list of exit codes and `run`"))?);
             }
@@ -316,11 +324,11 @@ impl Behaviour {
     fn set_named(&mut self, name: &str) -> Option<()> {
         match name {
             "crash-loop" => {
-                self.exit_codes = Some(vec![Some(1)]);
+                self.exit_codes = Some([Some(1)].into());
                 self.run_for = Some(START);
             }
-            "fail" => self.exit_codes = Some(vec![Some(1)]),
-            "succeed" => self.exit_codes = Some(vec![Some(0)]),
+            "fail" => self.exit_codes = Some([Some(1)].into()),
+            "succeed" => self.exit_codes = Some([Some(0)].into()),
             "never-ready" => self.ready_after = Some(Delay::Never),
             "never-start" => self.start_after = Some(Delay::Never),
             "image-pull-error" => self.pull = Some(Pull::Fails),
@@ -368,7 +376,7 @@ fn exit_code(text: &str) -> Option<Option<i32>> {
     }
 }
 
-fn log_lines(text: &str) -> Vec<LogLine> {
+fn log_lines(text: &str) -> Printed {
     let mut after = Duration::ZERO;
     let line = |line: &str| {
         let timed = line.strip_prefix('@').and_then(|line| line.split_once(' '));
@@ -381,7 +389,7 @@ fn log_lines(text: &str) -> Vec<LogLine> {
         };
         LogLine { after, text: text.to_owned() }
     };
-    text.lines().map(line).collect()
+    text.lines().take(LINES_MAX).map(line).collect::<Vec<_>>().into()
 }
 
 /// Parses a number with the unit `ms`, `s`, `m` or `h`.

@@ -9,7 +9,8 @@ use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::behaviour::{Behaviour, Delay, LogLine, Pull, RUN, START};
+use super::behaviour::{Behaviour, Delay, Pull, RUN, START};
+use super::bounds::Printed;
 use super::container_ids::{container_id, image_id};
 use super::probe::{Health, Probes};
 use super::script::Run;
@@ -114,9 +115,10 @@ pub(crate) struct ContainerMemory {
 }
 
 impl ContainerMemory {
-    /// Returns what the present run prints.
-    fn prints(&self) -> Option<Vec<LogLine>> {
-        Some(self.run.as_ref().map(|run| run.log.clone()).unwrap_or_default())
+    /// Returns what the present run prints, unless the behaviour of the container says that.
+    fn prints(&self, behaviour: &Behaviour) -> Option<Printed> {
+        let by_command = || self.run.as_ref().map(|run| run.log.clone());
+        Some(behaviour.log.clone().or_else(by_command).unwrap_or_default())
     }
 
     /// Returns what the present run does when it is told to stop, if its command says so.
@@ -180,7 +182,7 @@ pub(crate) struct Outcome {
     pub(crate) status: Tree,
     pub(crate) notes: Vec<Note>,
     /// What a run prints that has begun.
-    pub(crate) started: Option<Vec<LogLine>>,
+    pub(crate) started: Option<Printed>,
 }
 
 /// How a run ends.
@@ -387,7 +389,7 @@ impl Turn<'_> {
             Some(exit) if exit.after.is_zero() => self.end(memory, &running, &exit, &mut notes),
             _ => running,
         };
-        Outcome { status, notes, started: memory.prints() }
+        Outcome { status, notes, started: memory.prints(self.behaviour) }
     }
 
     fn start_notes(&self, restarts: i32) -> Vec<Note> {
@@ -496,7 +498,7 @@ impl Turn<'_> {
             memory.run = (self.interpret)(self.container, restarts);
             notes.extend(self.start_notes(restarts));
             let status = self.status(state, health, restarts, ended);
-            return Outcome { status, notes, started: memory.prints() };
+            return Outcome { status, notes, started: memory.prints(self.behaviour) };
         }
         let health = self.probes().health(self.behaviour, elapsed);
         let next = health.next.into_iter().chain(exit.map(|exit| exit.after - elapsed)).min();
@@ -617,7 +619,7 @@ impl Turn<'_> {
 
     /// Returns how all further runs end, if they all end alike and are followed by a restart.
     fn endless_crash(&self, memory: &ContainerMemory) -> Option<Exit> {
-        let codes = self.behaviour.exit_codes.as_ref().map_or(0, Vec::len);
+        let codes = self.behaviour.exit_codes.as_ref().map_or(0, |codes| codes.len());
         let last = usize::try_from(self.restarts()).unwrap_or(0) + 1 >= codes;
         let repeats = memory.run.as_ref().is_none_or(|run| run.repeats);
         let constant = last && repeats && self.trouble.is_none();

@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::addresses::Addresses;
-use super::behaviour::{Behaviour, InvalidWord, LogLine};
+use super::behaviour::InvalidWord;
+use super::bounds::{Effort, PrintRoom, Printed};
 use super::container::{Note, Now};
 use super::events::EventBudgets;
 use super::lifecycle::{self, PodMemory, Step, Surroundings};
@@ -65,6 +66,8 @@ struct Kubelets {
     job_runs: Mutex<BTreeMap<(String, String), i32>>,
     /// The files that commands write.
     volumes: Volumes,
+    /// The room for what commands print.
+    prints: PrintRoom,
     budgets: EventBudgets,
     reminders: Reminders,
 }
@@ -86,6 +89,7 @@ pub(crate) fn kubelet(env: &Env, options: &NodeOptions) -> Controller<Object> {
         ports: Mutex::default(),
         job_runs: Mutex::default(),
         volumes: Volumes::default(),
+        prints: PrintRoom::default(),
         budgets: EventBudgets::default(),
         reminders,
     });
@@ -222,9 +226,10 @@ impl Kubelets {
     /// Counts a new pod of a Job. Returns how many earlier pods that Job, or that index, had.
     fn earlier_runs(&self, pod: &Pod) -> i32 {
         let Some(owner) = controller_of_kind(&pod.metadata, &JOB) else { return 0 };
+        let behaviours = self.rules.behaviours(pod);
         let counted = pod.list(CONTAINERS.0).iter().any(|container| {
             let image = container.str("image").unwrap_or_default();
-            let (behaviour, _) = self.rules.behaviour(pod, name(container), image);
+            let behaviour = behaviours.of(name(container), image);
             behaviour.exit_codes.is_some_and(|codes| codes.len() > 1)
         });
         if !counted {
@@ -278,16 +283,14 @@ fn look(
         address: registration::address(node),
         pod_address: kubelets.addresses.lock().entry(node).or_default().of(node, uid),
     };
-    let invalid = Mutex::new(Vec::new());
-    let behaviour = |container: &str, image: &str| {
-        let (behaviour, wrong) = kubelets.rules.behaviour(pod, container, image);
-        invalid.lock().extend(wrong);
-        behaviour
-    };
+    let behaviours = kubelets.rules.behaviours(pod);
+    let behaviour = |container: &str, image: &str| behaviours.of(container, image);
     let now = Now { time: clock::seconds(ctx.now()), instant: Instant::now() };
+    let effort = Effort::new();
     let interpret = |container: &Tree, restarts: i32| {
-        let (volumes, started) = (&kubelets.volumes, (now.instant, now.time));
-        script::interpret(container, &Site { pod, node, volumes, started, restarts })
+        let (volumes, prints, effort) = (&kubelets.volumes, &kubelets.prints, &effort);
+        let started = (now.instant, now.time);
+        script::interpret(container, &Site { pod, node, volumes, prints, effort, started, restarts })
     };
     let around = Surroundings {
         host: &host,
@@ -302,14 +305,13 @@ fn look(
     }
     let mut step = lifecycle::step(pod, &around, memory);
     if !step.started.is_empty() {
-        step.notes.extend(invalid_words(invalid.into_inner()));
+        step.notes.extend(invalid_words(behaviours.invalid));
     }
     step
 }
 
 /// Returns one warning for each annotation that cannot be read.
-fn invalid_words(mut invalid: Vec<InvalidWord>) -> impl Iterator<Item = Note> {
-    invalid.dedup();
+fn invalid_words(invalid: Vec<InvalidWord>) -> impl Iterator<Item = Note> {
     invalid.into_iter().map(|word| Note::warning("InvalidBehaviour", word.to_string()))
 }
 
@@ -317,9 +319,12 @@ fn invalid_words(mut invalid: Vec<InvalidWord>) -> impl Iterator<Item = Note> {
 async fn finish(ctx: &Ctx<Kubelets>, pod: &Pod, (node, uid): (usize, &str), step: Step) -> Result<Action> {
     let kubelets = ctx.state();
     if let Some(status) = &step.status {
-        write_status(ctx, &POD, pod, status).await.ignore_not_found()?;
-        for (container, lines) in step.started {
-            begin_log(ctx, pod, uid, (&container, lines), status);
+        let written = write_status(ctx, &POD, pod, status).await.ignore_not_found()?;
+        // Nobody would drop the logs of a pod that is gone.
+        if written.is_some() {
+            for (container, lines) in step.started {
+                begin_log(ctx, uid, &container, lines, status);
+            }
         }
     }
     kubelets.budgets.tell(ctx, node, pod, step.notes);
@@ -332,23 +337,11 @@ async fn finish(ctx: &Ctx<Kubelets>, pod: &Pod, (node, uid): (usize, &str), step
 }
 
 /// Begins the log of a container's run.
-fn begin_log(
-    ctx: &Ctx<Kubelets>,
-    pod: &Pod,
-    uid: &str,
-    (container, printed): (&str, Vec<LogLine>),
-    status: &Tree,
-) {
-    let kubelets = ctx.state();
+fn begin_log(ctx: &Ctx<Kubelets>, uid: &str, container: &str, lines: Printed, status: &Tree) {
     let lists = [CONTAINERS, INIT_CONTAINERS, EPHEMERAL_CONTAINERS];
-    let spec = lists.iter().flat_map(|(spec, _)| pod.list(spec)).find(|it| name(it) == container);
-    let Some(spec) = spec else { return };
-    let image = spec.str("image").unwrap_or_default();
-    let (Behaviour { log, .. }, _) = kubelets.rules.behaviour(pod, container, image);
     let status = lists.iter().map(|(_, list)| find(status.list(list), container)).find(|it| !it.is_null());
     let restarts = status.and_then(|status| status.i32("restartCount")).unwrap_or(0);
-    let lines = log.unwrap_or(printed);
-    kubelets.logs.begin(uid, container, restarts, clock::seconds(ctx.now()), lines);
+    ctx.state().logs.begin(uid, container, restarts, clock::seconds(ctx.now()), lines);
 }
 
 async fn remove(ctx: &Ctx<Kubelets>, pod: &Pod) -> Result<()> {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use evenkeel_tree::{Tree, tree};
 use tokio::time::Instant;
 
-use super::behaviour::{Behaviour, Delay, LogLine, START, STOP};
+use super::behaviour::{Behaviour, Delay, START, STOP};
+use super::bounds::Printed;
 use super::container::{ContainerMemory, KILLED, Note, Now, Role, State, TERMINATED, Turn};
 use super::references::Missing;
 use super::script::Run;
@@ -67,7 +68,7 @@ pub(crate) struct Step {
     /// When to look at the pod again, unless something changes earlier.
     pub(crate) wakes: Wakes,
     /// The containers whose next run has begun, and what their commands print.
-    pub(crate) started: Vec<(String, Vec<LogLine>)>,
+    pub(crate) started: Vec<(String, Printed)>,
 }
 
 /// Whether a container of the pod waits for its start or may be restarted, which may need objects that the pod refers to.

@@ -13,12 +13,10 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::behaviour::LogLine;
+use super::behaviour::{LINES_MAX, LogLine};
+use super::bounds::Printed;
 use super::status::{CONTAINERS, EPHEMERAL_CONTAINERS, INIT_CONTAINERS, find};
 use crate::object::Fields;
-
-/// How many lines of one run are kept. Earlier lines are dropped.
-const LINES_MAX: usize = 10_000;
 
 /// How many runs of a container are kept: the current and the previous one, like on a real node.
 const RUNS_MAX: usize = 2;
@@ -48,7 +46,7 @@ struct RunLog {
     restarts: i32,
     started: Timestamp,
     /// The lines that the run will print, including future ones.
-    planned: Arc<[LogLine]>,
+    planned: Printed,
     appended: Vec<PrintedLine>,
 }
 
@@ -80,7 +78,12 @@ impl Logs {
             let mut shared = self.shared.lock();
             let runs = shared.entry(pod_uid.to_owned()).or_default().entry(container.to_owned()).or_default();
             if runs.is_empty() {
-                runs.push(RunLog { restarts: 0, started: at, planned: Arc::new([]), appended: Vec::new() });
+                runs.push(RunLog {
+                    restarts: 0,
+                    started: at,
+                    planned: Printed::default(),
+                    appended: Vec::new(),
+                });
             }
             if let Some(run) = runs.last_mut() {
                 if run.appended.len() >= LINES_MAX {
@@ -134,7 +137,7 @@ impl Logs {
         container: &str,
         restarts: i32,
         started: Timestamp,
-        planned: Vec<LogLine>,
+        planned: Printed,
     ) {
         {
             let mut shared = self.shared.lock();
@@ -147,7 +150,7 @@ impl Logs {
             if runs.len() >= RUNS_MAX {
                 runs.remove(0);
             }
-            runs.push(RunLog { restarts, started, planned: planned.into(), appended: Vec::new() });
+            runs.push(RunLog { restarts, started, planned, appended: Vec::new() });
         }
         self.changes.send_modify(|changes| *changes += 1);
     }
@@ -247,8 +250,8 @@ mod tests {
         let life = ["10 c started", "12 c exited with code 3"];
         assert_eq!(texts(logs.lines(&pod, "c", true, at(200))), life);
         let line = |after, text: &str| LogLine { after: Duration::from_secs(after), text: text.to_owned() };
-        logs.begin("u", "c", 0, at(10), vec![line(0, "one"), line(9, "too late")]);
-        logs.begin("u", "c", 1, at(100), vec![line(0, "two"), line(50, "three")]);
+        logs.begin("u", "c", 0, at(10), vec![line(0, "one"), line(9, "too late")].into());
+        logs.begin("u", "c", 1, at(100), vec![line(0, "two"), line(50, "three")].into());
         logs.append("u", "c", at(120), "by hand");
         assert_eq!(texts(logs.lines(&pod, "c", true, at(200))), ["10 one"]);
         assert_eq!(texts(logs.lines(&pod, "c", false, at(130))), ["100 two", "120 by hand"]);

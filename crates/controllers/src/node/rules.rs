@@ -239,31 +239,43 @@ impl Rules {
         self.shared.lock().listeners.push(Arc::new(listener));
     }
 
-    /// Returns the behaviour of a container by the rules and the annotations of its pod, and the annotations that are
-    /// invalid.
-    pub(crate) fn behaviour(&self, pod: &Pod, container: &str, image: &str) -> (Behaviour, Vec<InvalidWord>) {
-        let (mut behaviour, invalid) = annotated(pod, container);
-        let rules = self.shared.lock().rules.clone();
-        for rule in rules.iter().rev().filter(|rule| rule.matches(pod, container, image)) {
-            behaviour = behaviour.over(&rule.behaviour);
+    /// Returns the behaviours of the containers of a pod, by its annotations and the rules.
+    pub(crate) fn behaviours<'a>(&self, pod: &'a Pod) -> Behaviours<'a> {
+        let (mut of_all, mut of_one, mut invalid) = (Behaviour::default(), BTreeMap::new(), Vec::new());
+        let words = pod.metadata.annotations.iter().flatten();
+        for (word, value) in words.filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value))) {
+            let set = match word.split_once('.') {
+                None => of_all.set(word, value),
+                Some((word, name)) => of_one.entry(name).or_insert_with(Behaviour::default).set(word, value),
+            };
+            invalid.extend(set.err());
         }
-        (behaviour, invalid)
+        Behaviours { pod, rules: self.shared.lock().rules.clone(), of_all, of_one, invalid }
     }
 }
 
-/// Reads the annotations of a pod that apply to a container.
-fn annotated(pod: &Pod, container: &str) -> (Behaviour, Vec<InvalidWord>) {
-    let (mut own, mut all, mut invalid) = (Behaviour::default(), Behaviour::default(), Vec::new());
-    let words = pod.metadata.annotations.iter().flatten();
-    for (word, value) in words.filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value))) {
-        let set = match word.split_once('.') {
-            None => all.set(word, value),
-            Some((word, name)) if name == container => own.set(word, value),
-            Some(_) => Ok(()),
+/// The behaviours of the containers of a pod. The annotations are read once, because there may be many containers.
+#[derive(Debug)]
+pub(crate) struct Behaviours<'a> {
+    pod: &'a Pod,
+    rules: Arc<[Rule]>,
+    /// What annotations for all containers say, and those for one container, by its name.
+    of_all: Behaviour,
+    of_one: BTreeMap<&'a str, Behaviour>,
+    /// The annotations that are invalid.
+    pub(crate) invalid: Vec<InvalidWord>,
+}
+
+impl Behaviours<'_> {
+    /// Returns the behaviour of a container.
+    pub(crate) fn of(&self, container: &str, image: &str) -> Behaviour {
+        let annotated = match self.of_one.get(container) {
+            Some(own) => own.clone().over(&self.of_all),
+            None => self.of_all.clone(),
         };
-        invalid.extend(set.err());
+        let rules = self.rules.iter().rev().filter(|rule| rule.matches(self.pod, container, image));
+        rules.fold(annotated, |behaviour, rule| behaviour.over(&rule.behaviour))
     }
-    (own.over(&all), invalid)
 }
 
 /// Whether a text matches a pattern in which `*` matches any text.
@@ -309,12 +321,12 @@ mod tests {
         rules.add(Rule::new(Behaviour::new().exit_code(2)).label("app", "a").container("c"));
         let one = pod(json!({"metadata": {"labels": {"app": "a"}, "annotations": {
             "node.evenkeel.dev/exit-code.d": "4", "node.evenkeel.dev/run-for": "x"}}}));
-        let (behaviour, invalid) = rules.behaviour(&one, "c", "i:1");
-        assert_eq!(behaviour, Behaviour::new().exit_code(2).never_ready());
-        assert_eq!(invalid.len(), 1);
-        assert_eq!(rules.behaviour(&one, "d", "i:1").0, Behaviour::new().exit_code(4).never_ready());
+        let behaviours = rules.behaviours(&one);
+        assert_eq!(behaviours.of("c", "i:1"), Behaviour::new().exit_code(2).never_ready());
+        assert_eq!(behaviours.of("d", "i:1"), Behaviour::new().exit_code(4).never_ready());
+        assert_eq!(behaviours.invalid.len(), 1);
         rules.clear();
-        assert_eq!(rules.behaviour(&one, "c", "i:1").0, Behaviour::default());
+        assert_eq!(rules.behaviours(&one).of("c", "i:1"), Behaviour::default());
     }
 
     #[test]

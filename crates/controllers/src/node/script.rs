@@ -23,6 +23,7 @@ use machine::Machine;
 use tokio::time::Instant;
 
 use super::behaviour::LogLine;
+use super::bounds::{Effort, PrintRoom, Printed};
 use crate::kinds::Pod;
 
 /// What one run of a command does.
@@ -31,7 +32,7 @@ pub(crate) struct Run {
     /// How long the run lasts, and its exit code. `None` if the run goes on until it is stopped.
     pub(crate) exit: Option<(Duration, i32)>,
     /// What the run prints.
-    pub(crate) log: Vec<LogLine>,
+    pub(crate) log: Printed,
     /// What the run writes to the file for its termination message.
     pub(crate) message: Option<String>,
     /// Whether every run of the command does the same.
@@ -41,6 +42,13 @@ pub(crate) struct Run {
     pub(crate) stops: Option<Option<(Duration, i32)>>,
 }
 
+impl Run {
+    /// A run that goes on until it is stopped, and prints nothing.
+    fn endless() -> Self {
+        Self { exit: None, log: Printed::default(), message: None, repeats: true, stops: None }
+    }
+}
+
 /// Where a command runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site<'a> {
@@ -48,6 +56,9 @@ pub(crate) struct Site<'a> {
     /// The index of the node.
     pub(crate) node: usize,
     pub(crate) volumes: &'a Volumes,
+    pub(crate) prints: &'a PrintRoom,
+    /// What the commands of the pod may still cost.
+    pub(crate) effort: &'a Effort,
     pub(crate) started: (Instant, Timestamp),
     /// How often the container has been started again.
     pub(crate) restarts: i32,
@@ -62,12 +73,13 @@ pub(crate) fn interpret(container: &Tree, site: &Site<'_>) -> Option<Run> {
     if !container.has("command") {
         return None;
     }
-    let mut room = ARGUMENTS_BYTES_MAX;
-    let (variables, complete) = environment(container, site.pod, &mut room)?;
-    let words = container.texts("command").chain(container.texts("args"));
-    let words: Vec<_> = words.map(|word| references(word, &variables, &mut room)).collect::<Option<_>>()?;
+    let (words, variables, complete) = match arguments(container, site) {
+        Ok(arguments) => arguments,
+        Err(TooLong::ForProcess) => return None,
+        Err(TooLong::ForEffort) => return Some(Run::endless()),
+    };
     let mut files = Files::new(site.volumes, site.pod, container, site.node);
-    let mut machine = Machine::new(&mut files, site.started);
+    let mut machine = Machine::new(&mut files, site.effort, site.started);
     machine.has_unknown_variables = !complete;
     machine.variables = variables;
     machine.host_name = site.pod.str("spec/hostname").unwrap_or(site.pod.name()).to_owned();
@@ -88,11 +100,38 @@ pub(crate) fn interpret(container: &Tree, site: &Site<'_>) -> Option<Run> {
     let message = message.or_else(|| from_log(container, exit, &log, end));
     Some(Run {
         exit,
-        log,
+        log: site.prints.keep(log),
         message: message.filter(|message| !message.is_empty()),
         repeats: !varies && !files.is_shared(),
         stops,
     })
+}
+
+/// Why the arguments of a command and its environment are too long.
+enum TooLong {
+    /// No process can have them.
+    ForProcess,
+    /// The commands of the pod have cost too much before.
+    ForEffort,
+}
+
+/// Returns the words of a container's command, the variables that the node knows, and whether these are all.
+fn arguments(
+    container: &Tree,
+    site: &Site<'_>,
+) -> Result<(Vec<String>, BTreeMap<String, String>, bool), TooLong> {
+    let room_before = ARGUMENTS_BYTES_MAX.min(site.effort.left());
+    let mut room = room_before;
+    let mut expand = || {
+        let (variables, complete) = environment(container, site.pod, &mut room)?;
+        let words = container.texts("command").chain(container.texts("args"));
+        let words = words.map(|word| references(word, &variables, &mut room)).collect::<Option<_>>()?;
+        Some((words, variables, complete))
+    };
+    let too_long = if room_before < ARGUMENTS_BYTES_MAX { TooLong::ForEffort } else { TooLong::ForProcess };
+    let expanded = expand().ok_or(too_long)?;
+    site.effort.spend(room_before - room).ok_or(TooLong::ForEffort)?;
+    Ok(expanded)
 }
 
 /// Returns the script if the words run one in a shell, and whether a failing command ends it.

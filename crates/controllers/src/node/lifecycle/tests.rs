@@ -1,4 +1,5 @@
 use super::*;
+use crate::node::bounds::{Effort, PrintRoom};
 use crate::node::rules::Rules;
 use crate::node::script::{Site, Volumes, interpret};
 use serde_json::{Value, json};
@@ -54,12 +55,13 @@ impl World {
         let now = Now { time, instant: self.begin + self.passed };
         let interpret = |container: &Tree, restarts: i32| {
             let (pod, volumes, started) = (&self.pod, &self.volumes, (now.instant, now.time));
-            interpret(container, &Site { pod, node: 0, volumes, started, restarts })
+            let (prints, effort) = (&PrintRoom::default(), &Effort::new());
+            interpret(container, &Site { pod, node: 0, volumes, prints, effort, started, restarts })
         };
         let around = Surroundings {
             host: &host(),
             now,
-            behaviour: &|container, image| rules.behaviour(&self.pod, container, image).0,
+            behaviour: &|container, image| rules.behaviours(&self.pod).of(container, image),
             interpret: &interpret,
             missing: &self.missing,
             refusal: None,

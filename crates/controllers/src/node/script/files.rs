@@ -1,7 +1,7 @@
 //! The files that scripts write: in the file system of their container, which ends with the run, and in volumes.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_tree::Tree;
 use parking_lot::Mutex;
@@ -10,10 +10,11 @@ use tokio::time::Instant;
 use super::machine::WORD_COST;
 use crate::kinds::Pod;
 
-/// How many bytes the files in the volumes of one pod may have, and those in all directories of one node. A write beyond
-/// these limits is dropped.
+/// How many bytes the files in the volumes of one pod may have, those in all directories of one node, and those of all pods
+/// and nodes of a cluster. A script that writes more is not understood.
 const POD_BYTES_MAX: usize = 1 << 20;
 const NODE_BYTES_MAX: usize = 16 << 20;
+const CLUSTER_BYTES_MAX: usize = 128 << 20;
 /// What a file takes besides its path and its content.
 const FILE_COST: usize = 128;
 
@@ -36,13 +37,22 @@ type History = Vec<(Instant, Option<String>)>;
 /// The files in all volumes.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
-    disks: Mutex<BTreeMap<Owner, Disk>>,
+    disks: Mutex<Disks>,
+}
+
+#[derive(Debug, Default)]
+struct Disks {
+    by_owner: BTreeMap<Owner, Disk>,
+    /// What the files of all owners take.
+    bytes: usize,
 }
 
 /// The files of one owner.
 #[derive(Debug, Default)]
 struct Disk {
     files: BTreeMap<FileKey, History>,
+    /// The files whose first state is replaced at a time.
+    replacements: BTreeSet<(Instant, FileKey)>,
     /// What the files take in all.
     bytes: usize,
 }
@@ -50,7 +60,22 @@ struct Disk {
 impl Volumes {
     /// Removes the volumes of a pod that is gone.
     pub(crate) fn forget(&self, uid: &str) {
-        self.disks.lock().remove(&Owner::Pod(uid.to_owned()));
+        let mut disks = self.disks.lock();
+        if let Some(disk) = disks.by_owner.remove(&Owner::Pod(uid.to_owned())) {
+            disks.bytes -= disk.bytes;
+        }
+    }
+}
+
+impl Disks {
+    /// Writes a file from a time on, or removes it. Returns `None` if there is no room.
+    fn write(&mut self, owner: Owner, key: FileKey, content: Option<String>, now: Instant) -> Option<()> {
+        let bytes_max = owner.bytes_max();
+        let disk = self.by_owner.entry(owner).or_default();
+        let others = self.bytes - disk.bytes;
+        let written = disk.write(key, content, now, bytes_max.min(CLUSTER_BYTES_MAX.saturating_sub(others)));
+        self.bytes = others + disk.bytes;
+        written
     }
 }
 
@@ -97,6 +122,12 @@ impl Disk {
 
     fn set(&mut self, key: FileKey, states: History) {
         self.bytes = self.bytes + cost(&key, &states) - self.cost_of(&key);
+        if let Some((at, _)) = self.files.get(&key).and_then(|states| states.get(1)) {
+            self.replacements.remove(&(*at, key.clone()));
+        }
+        if let Some((at, _)) = states.get(1) {
+            self.replacements.insert((*at, key.clone()));
+        }
         match states.is_empty() {
             true => drop(self.files.remove(&key)),
             false => drop(self.files.insert(key, states)),
@@ -105,10 +136,11 @@ impl Disk {
 
     /// Drops the states that have been replaced by now, and the files that are gone.
     fn drop_replaced(&mut self, now: Instant) {
-        let is_replaced = |states: &History| states.get(1).is_some_and(|(since, _)| *since <= now);
-        let replaced: Vec<FileKey> =
-            self.files.iter().filter(|(_, states)| is_replaced(states)).map(|(key, _)| key.clone()).collect();
-        for key in replaced {
+        while let Some((at, key)) = self.replacements.pop_first() {
+            if at > now {
+                self.replacements.insert((at, key));
+                break;
+            }
             let last = self.files.get(&key).and_then(|states| states.last());
             let last = last.filter(|(_, content)| content.is_some()).cloned();
             self.set(key, last.into_iter().collect());
@@ -118,8 +150,10 @@ impl Disk {
 
 /// What a file takes with all of its states.
 fn cost((volume, path): &FileKey, states: &[(Instant, Option<String>)]) -> usize {
+    // A second state has the path in the list of replacements, too.
+    let paths = (volume.len() + path.len()) * states.len();
     let contents = states.iter().map(|(_, content)| FILE_COST + content.as_ref().map_or(0, String::len));
-    if states.is_empty() { 0 } else { volume.len() + path.len() + contents.sum::<usize>() }
+    paths + contents.sum::<usize>()
 }
 
 /// Where a path leads.
@@ -170,7 +204,7 @@ impl<'a> Files<'a> {
             Place::In(owner, key) => {
                 self.is_shared.set(true);
                 let disks = self.volumes.disks.lock();
-                Some(disks.get(&owner).and_then(|disk| disk.read(&key, now)))
+                Some(disks.by_owner.get(&owner).and_then(|disk| disk.read(&key, now)))
             }
         }
     }
@@ -185,9 +219,7 @@ impl<'a> Files<'a> {
             },
             Place::In(owner, key) => {
                 self.is_shared.set(true);
-                let bytes_max = owner.bytes_max();
-                let mut disks = self.volumes.disks.lock();
-                disks.entry(owner).or_default().write(key, content, now, bytes_max)?;
+                self.volumes.disks.lock().write(owner, key, content, now)?;
             }
         }
         Some(())

@@ -13,6 +13,7 @@ use super::files::Files;
 use super::lexer::{Part, Word};
 use super::syntax::{AndOr, Command, List, Redirect, Simple, parse};
 use crate::node::behaviour::LogLine;
+use crate::node::bounds::Effort;
 
 /// How many commands a script may run. One that runs more goes on until it is stopped.
 const STEPS_MAX: u32 = 5_000;
@@ -24,10 +25,7 @@ const LINES_MAX: usize = 2_000;
 const WORD_BYTES_MAX: usize = 1 << 16;
 const PRINTED_BYTES_MAX: usize = 1 << 20;
 
-/// What a script may cost in all: the bytes that it expands, reads and writes, with [`WORD_COST`] for each word and each
-/// file that it looks for. Scripts of tests cost some kilobytes. One that costs more goes on until it is stopped.
-const COST_MAX: usize = 16 << 20;
-/// What a word costs besides its bytes: the memory of a text.
+/// What a word costs besides its bytes: the memory of a text. A step and a look for a file cost the same.
 pub(super) const WORD_COST: usize = 32;
 
 /// How deep functions may call functions.
@@ -81,15 +79,15 @@ pub(super) struct Machine<'a, 'f> {
     status: i32,
     steps: u32,
     printed: usize,
-    /// What the script has cost until now.
-    cost: usize,
+    /// What the script may still cost. One that costs more goes on until it is stopped.
+    effort: &'a Effort,
     calls: u32,
     /// How many conditions are being evaluated. In a condition, `set -e` does not end the script.
     conditions: u32,
 }
 
 impl<'a, 'f> Machine<'a, 'f> {
-    pub(super) fn new(files: &'a mut Files<'f>, started: (Instant, Timestamp)) -> Self {
+    pub(super) fn new(files: &'a mut Files<'f>, effort: &'a Effort, started: (Instant, Timestamp)) -> Self {
         Self {
             files,
             variables: BTreeMap::new(),
@@ -109,7 +107,7 @@ impl<'a, 'f> Machine<'a, 'f> {
             status: 0,
             steps: 0,
             printed: 0,
-            cost: 0,
+            effort,
             calls: 0,
             conditions: 0,
         }
@@ -157,8 +155,7 @@ impl<'a, 'f> Machine<'a, 'f> {
 
     /// Notes what a step costs, and ends a script that costs too much.
     pub(super) fn spend(&mut self, cost: usize) -> Result<(), Halt> {
-        self.cost = self.cost.saturating_add(cost);
-        if self.cost > COST_MAX { Err(Halt::Endless) } else { Ok(()) }
+        self.effort.spend(cost).ok_or(Halt::Endless)
     }
 
     /// Returns the content of a file, or `None` if it does not exist.
@@ -222,11 +219,17 @@ impl<'a, 'f> Machine<'a, 'f> {
         Ok(ran? == 0)
     }
 
-    fn command(&mut self, command: &Command) -> Ran {
+    /// Counts a step, and ends a script that takes too many.
+    fn step(&mut self) -> Result<(), Halt> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
             return Err(Halt::Endless);
         }
+        self.spend(WORD_COST)
+    }
+
+    fn command(&mut self, command: &Command) -> Ran {
+        self.step()?;
         match command {
             Command::Simple(simple) => self.simple(simple),
             Command::Not(command) => Ok(i32::from(self.checked(command, true)? == 0)),
@@ -247,10 +250,7 @@ impl<'a, 'f> Machine<'a, 'f> {
                 let mut status = 0;
                 while self.condition(condition)? != *until {
                     // An empty body needs a step, too, so that the loop ends.
-                    self.steps += 1;
-                    if self.steps > STEPS_MAX {
-                        return Err(Halt::Endless);
-                    }
+                    self.step()?;
                     match self.list(body) {
                         Ok(code) => status = code,
                         Err(Halt::Continue) => {}
@@ -369,6 +369,7 @@ impl<'a, 'f> Machine<'a, 'f> {
 
     /// Prints text.
     pub(super) fn print(&mut self, text: &str) -> Result<(), Halt> {
+        self.spend(text.len())?;
         self.printed += text.len();
         if self.printed > PRINTED_BYTES_MAX {
             return Err(Halt::Endless);
@@ -383,6 +384,7 @@ impl<'a, 'f> Machine<'a, 'f> {
                 if self.log.len() >= LINES_MAX {
                     return Err(Halt::Endless);
                 }
+                self.spend(WORD_COST)?;
                 self.end_line();
             }
         }

@@ -5,16 +5,26 @@ use serde_json::{Value, json};
 /// Runs of one pod whose container mounts emptyDirs at `/data` and `/more`, and a directory of its node at `/host`.
 struct World {
     volumes: Volumes,
+    prints: PrintRoom,
     begin: Instant,
     passed: Duration,
 }
 
 impl World {
     fn new() -> Self {
-        Self { volumes: Volumes::default(), begin: Instant::now(), passed: Duration::ZERO }
+        Self {
+            volumes: Volumes::default(),
+            prints: PrintRoom::default(),
+            begin: Instant::now(),
+            passed: Duration::ZERO,
+        }
     }
 
-    fn run_on(&self, node: usize, uid: &str, mut container: Value) -> Option<Run> {
+    fn run_on(&self, node: usize, uid: &str, container: Value) -> Option<Run> {
+        self.run_with(&Effort::new(), node, uid, container)
+    }
+
+    fn run_with(&self, effort: &Effort, node: usize, uid: &str, mut container: Value) -> Option<Run> {
         container["volumeMounts"] = json!([
             {"name": "d", "mountPath": "/data"}, {"name": "e", "mountPath": "/more"}, {"name": "h", "mountPath": "/host"},
             {"name": "c", "mountPath": "/config"}]);
@@ -24,7 +34,8 @@ impl World {
                 {"name": "d", "emptyDir": {}}, {"name": "e", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/tmp/x"}}, {"name": "c", "configMap": {"name": "m"}}]},
         }));
         let started = (self.begin + self.passed, "2026-01-01T00:00:00Z".parse().unwrap());
-        let site = Site { pod: &pod, node, volumes: &self.volumes, started, restarts: 0 };
+        let (volumes, prints) = (&self.volumes, &self.prints);
+        let site = Site { pod: &pod, node, volumes, prints, effort, started, restarts: 0 };
         interpret(&pod.list("spec/containers")[0], &site)
     }
 
@@ -40,10 +51,7 @@ type Outcome = (Option<(i32, u128)>, Vec<String>);
 fn outcome(run: Option<Run>) -> Option<Outcome> {
     let run = run?;
     let exit = run.exit.map(|(after, code)| (code, after.as_millis()));
-    Some((
-        exit,
-        run.log.into_iter().map(|line| format!("{}ms {}", line.after.as_millis(), line.text)).collect(),
-    ))
+    Some((exit, run.log.iter().map(|line| format!("{}ms {}", line.after.as_millis(), line.text)).collect()))
 }
 
 fn ends(script: &str) -> Option<(i32, u128)> {
@@ -290,6 +298,47 @@ fn what_a_script_costs_is_bounded() {
         let run = World::new().sh(&script);
         assert!(run.is_none_or(|run| run.exit.is_none()), "{}", &script[script.len() - 50..]);
     }
+}
+
+/// A pod of thousands of containers, each within the bounds of one, took minutes and gigabytes.
+#[test]
+fn what_the_containers_of_a_pod_cost_is_bounded_together() {
+    let world = World::new();
+    let effort = Effort::new();
+    let run =
+        |script: &str| world.run_with(&effort, 0, "u", json!({"command": ["sh", "-c", script]})).unwrap();
+    let prints = "while :; do echo 1234567890; done";
+    let logs: Vec<_> = (0..3_000).map(|_| run(prints).log).collect();
+    let bytes: usize = logs.iter().flat_map(|log| log.iter()).map(|line| line.text.len()).sum();
+    assert!((1 << 18..16 << 20).contains(&bytes), "{bytes} bytes");
+    assert_eq!(effort.left(), 0);
+    assert_eq!(run("exit 1").exit, None, "nothing is computed any more");
+    assert_eq!(World::new().sh("exit 1").unwrap().exit.map(|(_, code)| code), Some(1));
+    // The environment counts, too.
+    let effort = Effort::new();
+    let long = json!({"command": ["true"], "env": [{"name": "A", "value": "x".repeat(1 << 20)}]});
+    let ends = |run: Option<Run>| run.is_some_and(|run| run.exit.is_some());
+    assert_eq!((0..100).take_while(|_| ends(world.run_with(&effort, 0, "u", long.clone()))).count(), 15);
+}
+
+/// Each pod may have a megabyte of files and of lines, and there may be thousands of pods.
+#[test]
+fn volumes_and_logs_have_a_bound_for_all_pods_together() {
+    let world = World::new();
+    let fill = "x=1234567890; for i in 1 2 3 4; do x=$x$x$x$x$x$x; done; for i in $(seq 70); do echo $x > /data/$i; done";
+    let fills = |uid: &str| world.run_on(0, uid, json!({"command": ["sh", "-c", fill]})).is_some();
+    let filled = (0..500).take_while(|at| fills(&at.to_string())).count();
+    assert!((130..200).contains(&filled), "{filled} pods");
+    world.volumes.forget("0");
+    assert!(fills("a") && !fills("b"), "the files of a pod that is gone leave their room");
+    let print =
+        "x=1234567890; for i in 1 2 3 4; do x=$x$x$x$x$x$x; done; for i in $(seq 70); do echo $x; done";
+    let mut runs: Vec<Run> = (0..200).map(|_| world.sh(print).unwrap()).collect();
+    let with_lines = runs.iter().filter(|run| run.log.len() == 70).count();
+    assert!((130..200).contains(&with_lines), "{with_lines} runs have lines");
+    assert!(runs.iter().all(|run| run.exit.is_some()), "a run without its lines ends as before");
+    runs.clear();
+    assert_eq!(world.sh(print).unwrap().log.len(), 70);
 }
 
 /// Forty variables, each twice the one before, took all memory.

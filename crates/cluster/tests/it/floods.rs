@@ -93,7 +93,13 @@ fn map(name: &str) -> ConfigMap {
 /// Silent connections in all slots used to shut out every other client.
 #[tokio::test]
 async fn clients_that_take_every_place_shut_nobody_out() {
-    let wire = serve(|options| options.connections_max = 16).await;
+    let never = Duration::from_secs(3600);
+    let wire = serve(|options| {
+        options.connections_max = 16;
+        // Only the lack of places may close a connection.
+        (options.handshake_timeout, options.head_timeout, options.idle_timeout) = (never, never, never);
+    })
+    .await;
     let mut watch = H2::start(&wire, &[]).await;
     watch.get(1, &format!("{LIST}?watch=true"), &[]).await;
     assert!(watch.read_until(h2::HEADERS, 1).await.is_some());
@@ -102,9 +108,12 @@ async fn clients_that_take_every_place_shut_nobody_out() {
         silent.push(H2::stranger(&wire).await);
     }
     expect_served(&wire, "64 silent clients in 16 places").await;
-    for mut client in silent.drain(..60) {
-        client.read_to_end().await;
-    }
+    let closed = async {
+        for mut client in silent.drain(..60) {
+            client.read_to_end().await;
+        }
+    };
+    tokio::time::timeout(BEFORE_PING, closed).await.expect("the oldest connections are closed for new ones");
     expect_served(&wire, "60 of them were closed").await;
     wire.cluster.apply(map("new")).await.expect("it is written");
     assert!(watch.read_until(h2::DATA, 1).await.is_some(), "who was known before is not touched");

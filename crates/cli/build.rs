@@ -61,8 +61,39 @@ fn main() {
 
 /// The folder with the sources of `k8s-openapi` for [`VERSION`].
 fn sources() -> Result<PathBuf, Box<dyn Error>> {
+    match registry_sources() {
+        Some(folder) => Ok(folder),
+        None => sources_by_metadata(),
+    }
+}
+
+/// The sources in Cargo's registry, which has them unpacked because this build compiles them.
+///
+/// Cargo itself cannot be asked first: `cargo metadata` wants the crates of all platforms and of all tests of the
+/// workspace, which a machine that builds the binary for the first time has not downloaded.
+fn registry_sources() -> Option<PathBuf> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")))?;
+    let crate_folder = format!("k8s-openapi-{}", locked_version()?);
+    let registries = fs::read_dir(home.join("registry").join("src")).ok()?;
+    let folders = registries
+        .filter_map(|registry| Some(registry.ok()?.path().join(&crate_folder).join("src").join(VERSION)));
+    folders.filter(|folder| folder.is_dir()).min()
+}
+
+/// The version of `k8s-openapi` in the lock file of the workspace, or of the package where it is built alone.
+fn locked_version() -> Option<String> {
+    let lock = ["../../Cargo.lock", "Cargo.lock"].iter().find_map(|path| fs::read_to_string(path).ok())?;
+    let package = lock.split_once("name = \"k8s-openapi\"\nversion = ")?.1;
+    literal(package)
+}
+
+/// The sources where Cargo says they are, for example in a folder of vendored crates.
+fn sources_by_metadata() -> Result<PathBuf, Box<dyn Error>> {
     let cargo = env::var_os("CARGO").ok_or("Cargo does not say where it is")?;
-    let output = Command::new(cargo).args(["metadata", "--format-version=1", "--offline"]).output()?;
+    let target = env::var("TARGET")?;
+    let arguments = ["metadata", "--format-version=1", "--offline", "--filter-platform", &target];
+    let output = Command::new(cargo).args(arguments).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().into());
     }

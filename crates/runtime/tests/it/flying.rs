@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use serde_json::{Value, json};
 
-use crate::{map, quiet, value};
+use crate::{map, value};
 
 const BROKEN: &str = "broken";
 
@@ -37,9 +37,8 @@ async fn a_while() {
 }
 
 /// An operator that writes a new value whenever it sees its own write.
-#[tokio::test(start_paused = true)]
-async fn a_loop_is_named_with_its_write_and_its_field() {
-    let cluster = quiet(1).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 1, embedded = "an operator loops for two seconds")]
+async fn a_loop_is_named_with_its_write_and_its_field(cluster: Cluster) {
     async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let seen = map.data.as_ref().and_then(|data| data.get("seen")?.parse().ok()).unwrap_or(0);
@@ -58,9 +57,8 @@ async fn a_loop_is_named_with_its_write_and_its_field() {
 }
 
 /// An operator whose cleanup fails, so that its finalizer stays.
-#[tokio::test(start_paused = true)]
-async fn a_finalizer_that_stays_is_named_with_the_error_of_the_cleanup() {
-    let cluster = quiet(2).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 2, embedded = "retries take two seconds")]
+async fn a_finalizer_that_stays_is_named_with_the_error_of_the_cleanup(cluster: Cluster) {
     async fn reconcile(map: Arc<ConfigMap>, _: Ctx) -> Result<Action> {
         match map.metadata.deletion_timestamp {
             Some(_) => Err(Error::message("the backup server refuses the connection")),
@@ -81,9 +79,8 @@ async fn a_finalizer_that_stays_is_named_with_the_error_of_the_cleanup() {
 }
 
 /// An operator that may read ConfigMaps and may not write Secrets.
-#[tokio::test(start_paused = true)]
-async fn a_missing_permission_is_named_as_a_rule() {
-    let cluster = quiet(3).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 3, embedded = "retries take two seconds")]
+async fn a_missing_permission_is_named_as_a_rule(cluster: Cluster) {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reader"},
         "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}],
@@ -115,9 +112,8 @@ async fn a_missing_permission_is_named_as_a_rule() {
 }
 
 /// An operator whose write a webhook refuses.
-#[tokio::test(start_paused = true)]
-async fn a_webhook_that_refuses_is_quoted() {
-    let cluster = quiet(4).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 4, embedded = "its webhook reviews all Secrets")]
+async fn a_webhook_that_refuses_is_quoted(cluster: Cluster) {
     async fn refuse(_: Arc<Secret>, _: Admission<Secret>) -> Result<Verdict> {
         Ok(Verdict::deny("secrets come from the vault"))
     }
@@ -139,9 +135,8 @@ async fn a_webhook_that_refuses_is_quoted() {
 }
 
 /// An operator whose Deployment selects a node that does not exist.
-#[tokio::test(start_paused = true)]
-async fn a_pod_that_never_gets_ready_is_named_with_its_reason() {
-    let cluster = evenkeel_cluster::testing::cluster(Cluster::builder().seed(5)).await;
+#[evenkeel_macros::test(crate = evenkeel_cluster, seed = 5, embedded = "the record of the cluster is read")]
+async fn a_pod_that_never_gets_ready_is_named_with_its_reason(cluster: Cluster) {
     async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
         let name = map.metadata.name.clone().unwrap_or_default();
         if name != "one" {
@@ -178,10 +173,9 @@ async fn a_pod_that_never_gets_ready_is_named_with_its_reason() {
 }
 
 /// The reads, requests and changes of a reconcile are recorded, but no value from a Secret.
-#[tokio::test(start_paused = true)]
-async fn a_reconcile_is_recorded_without_the_values_of_secrets() {
+#[evenkeel_macros::test(crate = evenkeel_cluster, controllers = false, seed = 6, embedded = "the record of the cluster is read")]
+async fn a_reconcile_is_recorded_without_the_values_of_secrets(cluster: Cluster) {
     const PLANTED: &str = "cGxhbnRlZA==";
-    let cluster = quiet(6).await;
     async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
         let data = json!({"key": PLANTED, "extra": value(&map)});
         let secret = json!({"metadata": {"name": "one"}, "data": {"password": PLANTED}, "stringData": data});

@@ -92,13 +92,13 @@ async fn goes(cluster: &Cluster, shelf: &Shelf) -> Result<()> {
     Ok(())
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "the test answers for the application")]
 async fn the_dump_of_the_first_server_is_kept(cluster: Cluster) -> Result<()> {
     let shelf = deleted(&cluster, &Arc::default()).await?;
     goes(&cluster, &shelf).await
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "the test answers for the application")]
 async fn an_application_that_fails_keeps_the_database(cluster: Cluster) -> Result<()> {
     let application = Arc::new(Mutex::new(Application { code: 1, ..Default::default() }));
     let shelf = deleted(&cluster, &application).await?;
@@ -107,7 +107,7 @@ async fn an_application_that_fails_keeps_the_database(cluster: Cluster) -> Resul
     goes(&cluster, &shelf).await
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "the test answers for the application")]
 async fn an_application_that_is_slow_is_not_waited_for_without_end(cluster: Cluster) -> Result<()> {
     let endless = Application { takes: Duration::from_secs(1_000_000), ..Default::default() };
     let application = Arc::new(Mutex::new(endless));
@@ -117,7 +117,7 @@ async fn an_application_that_is_slow_is_not_waited_for_without_end(cluster: Clus
     goes(&cluster, &shelf).await
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "the test answers for the application")]
 async fn an_application_that_lies_is_not_believed(cluster: Cluster) -> Result<()> {
     // Half a dump, and exit code 0.
     let application = Arc::new(Mutex::new(Application { dump: "CREATE TABLE", ..Default::default() }));
@@ -131,14 +131,14 @@ async fn an_application_that_lies_is_not_believed(cluster: Cluster) -> Result<()
     goes(&cluster, &shelf).await
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "the test answers for the application")]
 async fn an_application_that_is_gone_keeps_the_database(cluster: Cluster) -> Result<()> {
     cluster.fail_http("orders.", HttpFault::Down, usize::MAX);
     let shelf = deleted(&cluster, &Arc::default()).await?;
     stays(&cluster, &shelf).await
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "the test answers for the application")]
 async fn a_way_to_the_application_that_breaks_is_tried_again(cluster: Cluster) -> Result<()> {
     for fault in [
         HttpFault::Down,
@@ -153,7 +153,7 @@ async fn a_way_to_the_application_that_breaks_is_tried_again(cluster: Cluster) -
     goes(&cluster, &shelf).await
 }
 
-#[evenkeel::test]
+#[evenkeel::test(embedded = "the test answers for the application")]
 async fn the_calls_are_in_the_timeline(cluster: Cluster) -> Result<()> {
     let shelf = deleted(&cluster, &Arc::default()).await?;
     goes(&cluster, &shelf).await?;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use evenkeel_runtime::{ContextError, Ctx, Objects, Request, Source};
+use evenkeel_runtime::{ContextError, Ctx, Objects, Request, ResultExt, Source};
 use evenkeel_tree::{Text, Tree, WithoutNulls};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
@@ -174,6 +174,20 @@ pub(crate) async fn write_status<S>(
     let patch = Patch::Merge(json!({ "status": difference }));
     ctx.kind(kind).patch_subresource_unread("status", &Request::of(object), &patch).await?;
     Ok(())
+}
+
+/// Writes the status of an object as [`write_status`] does, unless the object is gone, whoever has its name now. Returns
+/// whether the object was there.
+pub(crate) async fn write_status_of_same<S>(
+    ctx: &Ctx<S>,
+    kind: &'static Kind,
+    object: &Object,
+    status: &Tree,
+) -> Result<bool, ContextError> {
+    let Some(difference) = difference(object.at("status"), status) else { return Ok(true) };
+    let patch = Patch::Merge(json!({"metadata": {"uid": object.metadata.uid}, "status": difference}));
+    let written = ctx.kind(kind).patch_subresource_unread("status", &Request::of(object), &patch).await;
+    Ok(written.ignore_not_found()?.is_some())
 }
 
 /// Whether [`write_status`] would write.

@@ -58,7 +58,7 @@ impl EventBudgets {
                 continue;
             }
             let event_type = if note.warning { EventType::Warning } else { EventType::Normal };
-            recorder.record_about(reference(pod, note.path), event_type, &*note.reason, note.text);
+            recorder.record_about(reference(pod, note.path), event_type, &note.reason, note.text);
         }
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn interpret(container: &Tree, site: &Site<'_>) -> Option<Run> {
     if !container.has("command") {
         return None;
     }
-    let (words, variables, complete) = match arguments(container, site) {
+    let Arguments { words, variables, complete } = match arguments(container, site) {
         Ok(arguments) => arguments,
         Err(TooLong::ForProcess) => return None,
         Err(TooLong::ForEffort) => return Some(Run::endless()),
@@ -116,18 +116,25 @@ enum TooLong {
     ForEffort,
 }
 
-/// Returns the words of a container's command, the variables that the node knows, and whether these are all.
-fn arguments(
-    container: &Tree,
-    site: &Site<'_>,
-) -> Result<(Vec<String>, BTreeMap<String, String>, bool), TooLong> {
+/// What a process is given.
+struct Arguments {
+    /// The command and its arguments.
+    words: Vec<String>,
+    /// The environment variables that the node knows.
+    variables: BTreeMap<String, String>,
+    /// Whether these are all variables.
+    complete: bool,
+}
+
+/// Returns what the process of a container is given.
+fn arguments(container: &Tree, site: &Site<'_>) -> Result<Arguments, TooLong> {
     let room_before = ARGUMENTS_BYTES_MAX.min(site.effort.left());
     let mut room = room_before;
     let mut expand = || {
         let (variables, complete) = environment(container, site.pod, &mut room)?;
         let words = container.texts("command").chain(container.texts("args"));
         let words = words.map(|word| references(word, &variables, &mut room)).collect::<Option<_>>()?;
-        Some((words, variables, complete))
+        Some(Arguments { words, variables, complete })
     };
     let too_long = if room_before < ARGUMENTS_BYTES_MAX { TooLong::ForEffort } else { TooLong::ForProcess };
     let expanded = expand();

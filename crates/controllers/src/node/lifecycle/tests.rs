@@ -330,12 +330,16 @@ fn a_new_image_begins_the_back_off_anew() {
         world.pod.set("spec/containers", json!([{"name": "c", "image": image}]));
     };
     let mut waits = World::new(always(), &[("behaviour", "crash-loop")]);
-    (0..4).for_each(|_| drop(waits.restart()));
+    for _ in 0..4 {
+        waits.restart();
+    }
     assert_eq!(waits.settle(), Some(Duration::from_secs(160)));
     image(&mut waits, "i:2");
     assert_eq!(waits.settle(), Some(Duration::from_secs(10)));
     let mut runs = World::new(always(), &[("exit-code", "1,1,1,run,1")]);
-    (0..2).for_each(|_| drop(runs.restart()));
+    for _ in 0..2 {
+        runs.restart();
+    }
     assert_eq!(runs.main(), "running  3");
     image(&mut runs, "i:2");
     assert_eq!(

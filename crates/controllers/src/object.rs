@@ -4,6 +4,8 @@
 //! for each of them. An [`Object`] is decoded without knowing its kind, readers look up only the fields that they use,
 //! and fields unknown to this version of Kubernetes are kept.
 
+mod unseen;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -293,16 +295,19 @@ impl<'de> Visitor<'de> for Members {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
         let mut metadata = ObjectMeta::default();
         let mut fields: Vec<(Text, Tree)> = Vec::new();
+        let mut kind: Option<Text> = None;
         while let Some(name) = map.next_key::<Text>()? {
             match name.as_str() {
                 "metadata" => metadata = map.next_value::<Metadata>()?.into(),
-                "apiVersion" | "kind" => {
+                "kind" => kind = map.next_value()?,
+                "apiVersion" => {
                     map.next_value::<serde::de::IgnoredAny>()?;
                 }
                 _ => fields.push((name, map.next_value::<WithoutNulls>()?.0)),
             }
         }
-        Ok(Object { metadata, fields: Tree::map(fields) })
+        let fields = unseen::without_unseen(kind.as_ref().map(Text::as_str), Tree::map(fields));
+        Ok(Object { metadata, fields })
     }
 }
 

@@ -11,6 +11,7 @@
 //! *Invariant:* nodes write pods only through `/status`, and delete stopped pods with a grace period of zero.
 
 mod addresses;
+mod admission;
 pub mod behaviour;
 mod bounds;
 mod container;
@@ -22,6 +23,7 @@ pub mod logs;
 mod probe;
 mod references;
 pub(crate) mod registration;
+mod restart_all;
 pub mod rules;
 mod script;
 mod status;

@@ -4,12 +4,14 @@
 //! for each of them. An [`Object`] is decoded without knowing its kind, readers look up only the fields that they use,
 //! and fields unknown to this version of Kubernetes are kept.
 
+mod unseen;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use evenkeel_runtime::{ContextError, Ctx, Objects, Request, Source};
+use evenkeel_runtime::{ContextError, Ctx, Objects, Request, ResultExt, Source};
 use evenkeel_tree::{Text, Tree, WithoutNulls};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
@@ -176,6 +178,20 @@ pub(crate) async fn write_status<S>(
     Ok(())
 }
 
+/// Writes the status of an object as [`write_status`] does, unless the object is gone, whoever has its name now. Returns
+/// whether the object was there.
+pub(crate) async fn write_status_of_same<S>(
+    ctx: &Ctx<S>,
+    kind: &'static Kind,
+    object: &Object,
+    status: &Tree,
+) -> Result<bool, ContextError> {
+    let Some(difference) = difference(object.at("status"), status) else { return Ok(true) };
+    let patch = Patch::Merge(json!({"metadata": {"uid": object.metadata.uid}, "status": difference}));
+    let written = ctx.kind(kind).patch_subresource_unread("status", &Request::of(object), &patch).await;
+    Ok(written.ignore_not_found()?.is_some())
+}
+
 /// Whether [`write_status`] would write.
 pub(crate) fn differs(current: &Tree, wanted: &Tree) -> bool {
     difference(current, wanted).is_some()
@@ -279,16 +295,19 @@ impl<'de> Visitor<'de> for Members {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
         let mut metadata = ObjectMeta::default();
         let mut fields: Vec<(Text, Tree)> = Vec::new();
+        let mut kind: Option<Text> = None;
         while let Some(name) = map.next_key::<Text>()? {
             match name.as_str() {
                 "metadata" => metadata = map.next_value::<Metadata>()?.into(),
-                "apiVersion" | "kind" => {
+                "kind" => kind = map.next_value()?,
+                "apiVersion" => {
                     map.next_value::<serde::de::IgnoredAny>()?;
                 }
                 _ => fields.push((name, map.next_value::<WithoutNulls>()?.0)),
             }
         }
-        Ok(Object { metadata, fields: Tree::map(fields) })
+        let fields = unseen::without_unseen(kind.as_ref().map(Text::as_str), Tree::map(fields));
+        Ok(Object { metadata, fields })
     }
 }
 

@@ -22,6 +22,7 @@ mod terms;
 use std::sync::Arc;
 
 use cache::{PlacedPod, SchedulerCache};
+pub(crate) use cache::{PodRequests, allocatable, subtract};
 use evenkeel_runtime::{
     Action, Controller, Ctx, Error, Event, EventType, Request, Result, ResultExt, Trigger,
 };

@@ -121,6 +121,35 @@ pub(crate) async fn serve(
     let _ = tokio::time::timeout(CLOSING, received).await;
 }
 
+/// Sends text in messages until it ends, and closes the connection. What the client sends has no meaning.
+pub(crate) async fn serve_text(io: Io, is_base64: bool, text: impl Stream<Item = Bytes> + Send) {
+    let (mut sink, stream) = socket(io).await.split();
+    let message = |bytes: Bytes| match is_base64 {
+        true => Message::Text(STANDARD.encode(bytes).into()),
+        false => Message::Binary(bytes),
+    };
+    let sent = async {
+        // An empty message tells the client that the connection stands.
+        sink.send(message(Bytes::new())).await.ok()?;
+        let mut text = std::pin::pin!(text);
+        while let Some(mut bytes) = text.next().await {
+            while !bytes.is_empty() {
+                let piece = bytes.split_to(bytes.len().min(CHUNK_BYTES));
+                sink.send(message(piece)).await.ok()?;
+            }
+        }
+        finish(sink, Codec::Binary, None).await
+    };
+    let idle = Idle::new();
+    let mut received = std::pin::pin!(receive(stream, Codec::Binary, Vec::new(), &idle));
+    tokio::select! {
+        biased;
+        () = &mut received => return,
+        _ = sent => {}
+    }
+    let _ = tokio::time::timeout(CLOSING, received).await;
+}
+
 type Sink = SplitSink<WebSocketStream<Io>, Message>;
 
 /// Writes what the client sends into the pipes of its channels.
@@ -231,5 +260,25 @@ mod tests {
         }
         assert_eq!(Codec::Base64.encode(1, b"foo"), Message::Text("1Zm9v".into()));
         assert_eq!(Codec::Closable.encode(1, b"foo"), Message::Binary("\x01foo".into()));
+    }
+
+    #[tokio::test]
+    async fn text_is_sent_in_messages_until_it_ends() {
+        for (is_base64, expected) in [
+            (false, ["", "one\n", "two\n"].map(|text| Message::Binary(text.into()))),
+            (true, ["", "b25lCg==", "dHdvCg=="].map(|text| Message::Text(text.into()))),
+        ] {
+            let (client, server) = tokio::io::duplex(1 << 16);
+            let text =
+                futures::stream::iter(["one\n", "two\n"].map(|text| Bytes::from_static(text.as_bytes())));
+            let read = async {
+                let socket = WebSocketStream::from_raw_socket(client, Role::Client, None).await;
+                let messages = socket.filter_map(|message| async { message.ok() });
+                let messages = messages.filter(|message| std::future::ready(!message.is_close()));
+                messages.collect::<Vec<_>>().await
+            };
+            let ((), messages) = futures::join!(serve_text(Box::new(server), is_base64, text), read);
+            assert_eq!(messages, expected);
+        }
     }
 }

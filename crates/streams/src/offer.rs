@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use evenkeel_env::Station;
+use futures::Stream;
 use http::header::{
     CONNECTION, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
 };
@@ -45,6 +47,9 @@ const COMMAND_STREAMS: [(&str, EndForm, bool); 4] = [
 /// The subprotocols of WebSockets for ports.
 const PORT_CHANNELS: [(&str, Codec); 3] =
     [("v4.channel.k8s.io", Codec::Binary), ("v4.base64.channel.k8s.io", Codec::Base64), ("", Codec::Binary)];
+/// The subprotocols of WebSockets for text that only the client reads, with whether they write it in base64.
+const TEXT_MESSAGES: [(&str, bool); 3] =
+    [("binary.k8s.io", false), ("base64.binary.k8s.io", true), ("", false)];
 /// The subprotocol of a WebSocket that carries SPDY.
 const PORT_TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 /// The stream protocol of SPDY for ports.
@@ -77,6 +82,8 @@ enum Protocol {
     PortStreams,
     /// Connections to ports over SPDY in a WebSocket.
     PortTunnel,
+    /// Text in the messages of a WebSocket, in base64 or as it is.
+    TextMessages { is_base64: bool },
 }
 
 /// Why a request for an upgrade is refused.
@@ -139,6 +146,19 @@ impl Offer {
         }
     }
 
+    /// Reads whether a request asks for text, such as a log, in the messages of a WebSocket. Returns `None` if it asks for
+    /// no WebSocket.
+    ///
+    /// # Errors
+    /// Fails if the request asks only for protocols that this server does not speak.
+    pub fn for_text(headers: &HeaderMap) -> Result<Option<Self>, Refused> {
+        let Ok(Wanted::WebSocket(names)) = wanted(headers) else { return Ok(None) };
+        let known = TEXT_MESSAGES.map(|(name, _)| name);
+        let (_, is_base64) = TEXT_MESSAGES[choose(&names, &known)?];
+        let protocol = Protocol::TextMessages { is_base64 };
+        Self::web_socket(headers, protocol, known_name(&names, &known)).map(Some)
+    }
+
     /// The headers of the answer, whose status is `101 Switching Protocols`.
     pub fn answer(&self) -> HeaderMap {
         self.answer.clone()
@@ -187,8 +207,11 @@ impl Offer {
                 let asked = spdy::Asked { streams, form, resizes };
                 spdy::serve_command(io, asked, command, station.as_ref()).await;
             }
-            // An offer for ports serves no command.
-            Protocol::PortChannels(_) | Protocol::PortStreams | Protocol::PortTunnel => {}
+            // Other offers serve no command.
+            Protocol::PortChannels(_)
+            | Protocol::PortStreams
+            | Protocol::PortTunnel
+            | Protocol::TextMessages { .. } => {}
         }
     }
 
@@ -211,8 +234,15 @@ impl Offer {
                 let tunnel = Tunnel::new(channels::socket(io).await);
                 spdy::serve_ports(Box::new(tunnel), pod, connector, station.as_ref()).await;
             }
-            // An offer for a command serves no ports.
-            Protocol::CommandChannels(..) | Protocol::CommandStreams(..) => {}
+            // Other offers serve no ports.
+            Protocol::CommandChannels(..) | Protocol::CommandStreams(..) | Protocol::TextMessages { .. } => {}
+        }
+    }
+
+    /// Sends text on the upgraded connection until the text ends or the client goes away.
+    pub async fn serve_text(self, io: Io, text: impl Stream<Item = Bytes> + Send) {
+        if let Protocol::TextMessages { is_base64 } = self.protocol {
+            channels::serve_text(io, is_base64, text).await;
         }
     }
 }
@@ -348,6 +378,19 @@ mod tests {
             map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         map
+    }
+
+    #[test]
+    fn text_is_sent_over_a_web_socket_only_if_a_client_asks_for_one() {
+        assert!(Offer::for_text(&request(&[])).unwrap().is_none());
+        let mut headers = request(&WEB_SOCKET);
+        for (name, is_base64) in [("base64.binary.k8s.io", true), ("v9, binary.k8s.io", false)] {
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name));
+            let offer = Offer::for_text(&headers).unwrap().unwrap();
+            assert!(matches!(offer.protocol, Protocol::TextMessages { is_base64: it } if it == is_base64));
+        }
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("v4.channel.k8s.io"));
+        assert_eq!(Offer::for_text(&headers).unwrap_err().code, 400);
     }
 
     const WEB_SOCKET: [(&str, &str); 4] = [

@@ -108,6 +108,10 @@ fn place(ctx: &RequestContext<'_>, pod: &mut Value, binding: &Value) {
         None => conditions.push(condition),
     }
     pod["status"]["conditions"] = conditions.into();
+    // The nomination has been fulfilled, or was in vain.
+    if let Some(status) = pod["status"].as_object_mut() {
+        status.remove("nominatedNodeName");
+    }
     normalize("", "v1", "Pod", pod);
 }
 

@@ -7,15 +7,16 @@ use bytes::Bytes;
 use evenkeel_env::Env;
 use evenkeel_schema::field::FieldError;
 use evenkeel_store::Store;
-use futures::Stream;
+use evenkeel_streams::Offer;
+use futures::{Stream, StreamExt as _};
 use http::{Response, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::pod;
+use super::{pod, stream};
 use crate::body::Body;
 use crate::context::RequestContext;
-use crate::node_api::{ContainerLog, LogLine, NodeApi};
+use crate::node_api::{ContainerLog, LogLine, NodeApi, Upgrade};
 use crate::request::number;
 use crate::status::{Result, Status, quote};
 use crate::{Header, respond, storage};
@@ -61,6 +62,11 @@ pub(super) fn answer(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
         container,
         ended: false,
     };
+    if let Some(offer) = Offer::for_text(ctx.request.headers).map_err(stream::refusal)? {
+        let answer = offer.answer();
+        let text = if options.follow { follower.stream().boxed() } else { follower.once().boxed() };
+        return Ok(stream::upgrade(answer, Upgrade::new(move |io, _| offer.serve_text(io, text))));
+    }
     if options.follow {
         return Ok(respond::text_stream(follower.stream()));
     }
@@ -129,7 +135,8 @@ fn check_run(pod: &Value, container: &str, previous: bool) -> Result<()> {
     let status = pod::status(pod, container);
     let container = quote(container);
     let state = &status["state"];
-    let has_ended_before = status["lastState"]["terminated"].is_object();
+    // A container that was removed for a restart of all containers has left no log.
+    let has_ended_before = status["lastState"]["terminated"]["containerID"].is_string();
     let why = if status.is_null() {
         format!("container {container} in pod {name} is not available")
     } else if previous {
@@ -198,6 +205,11 @@ impl Follower {
         let text = self.printer.print(&lines);
         let goes_on = runs && !previous && !self.printer.is_full();
         (text, if goes_on { Next::Wait(next_at) } else { Next::End })
+    }
+
+    /// What has been printed until now.
+    fn once(mut self) -> impl Stream<Item = Bytes> + Send {
+        futures::stream::once(async move { self.look().0 })
     }
 
     fn stream(self) -> impl Stream<Item = Bytes> + Send {

@@ -99,14 +99,14 @@ pub(super) async fn ports(ctx: &RequestContext<'_>) -> Result<Response<Body>> {
     Ok(upgrade(answer, Upgrade::new(serve)))
 }
 
-fn refusal(refused: Refused) -> Status {
+pub(super) fn refusal(refused: Refused) -> Status {
     match refused.code {
         403 => Status::new(403, "Forbidden", refused.message),
         _ => Status::bad_request(refused.message),
     }
 }
 
-fn upgrade(headers: http::HeaderMap, upgrade: Upgrade) -> Response<Body> {
+pub(super) fn upgrade(headers: http::HeaderMap, upgrade: Upgrade) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *response.headers_mut() = headers;

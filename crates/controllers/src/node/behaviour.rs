@@ -17,7 +17,7 @@
 //! | `run-for` | a duration | how long a run lasts: 500 ms unless set; without `exit-code`, it then exits with code 0 |
 //! | `exit-reason` | text, such as `OOMKilled` | the reason of its end in the status: `Completed` or `Error` unless set |
 //! | `exit-message` | text | its termination message |
-//! | `ready-after` | a duration, `never` | when it becomes ready after its start: at once unless set |
+//! | `ready-after` | a duration, `never` | when it becomes ready after its start: with its first successful readiness probe unless set |
 //! | `fail-readiness` | a duration | its readiness probe fails from this time after its start on |
 //! | `fail-liveness` | a duration | its liveness probe fails from this time after its start on, and the node restarts it |
 //! | `fail-startup` | a duration | its startup probe fails from its start on, for at least this time |
@@ -40,9 +40,10 @@
 //! and an annotation the log. A value that is invalid for its word is ignored, and the pod gets a warning event
 //! `InvalidBehaviour`.
 //!
-//! *Without words* a container starts after 50 ms and is ready at once. An init container exits with code 0. A container
+//! *Without words* a container starts after 50 ms, and its probes succeed: it is ready at once, or after the
+//! `initialDelaySeconds` of its startup and readiness probes. An init container exits with code 0. A container
 //! of a pod with the restart policy `Always`, a sidecar and a debug container run until they are stopped; so does the
-//! image `pause`. A container of a pod with another restart policy exits with code 0 after 500 ms, so that the pods of a
+//! image `pause`, and `agnhost` without arguments. A container of a pod with another restart policy exits with code 0 after 500 ms, so that the pods of a
 //! Job succeed.
 //!
 //! *Commands:* a container whose command the node understands does what the command says: it prints, writes files, takes

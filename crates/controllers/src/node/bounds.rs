@@ -1,12 +1,12 @@
-//! What the commands of simulated containers may take together: one pod, and all pods of a cluster.
+//! What simulated containers may take together: the commands of one pod, and the logs of all pods.
 //!
-//! A pod can have thousands of containers, and a cluster thousands of pods. Bounds of a single command would be multiplied
-//! by that.
+//! A pod can have thousands of containers, and a cluster thousands of pods, so a bound for each container would bound
+//! nothing. The bounds for files are in `script/files.rs`.
 
 use std::cell::Cell;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::behaviour::LogLine;
 
@@ -14,7 +14,7 @@ use super::behaviour::LogLine;
 /// something for each word, step and file. Commands of tests cost some kilobytes.
 const EFFORT: usize = 16 << 20;
 
-/// What all lines that commands have printed may take together, in bytes.
+/// How many bytes the lines that all containers print may take together, in the runs whose logs are kept.
 const PRINTED_MAX: usize = 128 << 20;
 
 /// What a line takes besides its text.
@@ -43,43 +43,56 @@ impl Effort {
     }
 }
 
-/// The room for the lines that the commands of a cluster print. Clones share it.
+/// The room for the lines that the containers of a cluster print. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrintRoom(Arc<AtomicUsize>);
 
-/// The lines of a run. The lines of a command take room as long as somebody has them.
+/// The lines of a run. Clones share them, and their room.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Printed(Arc<Lines>);
 
 #[derive(Debug, Default)]
 struct Lines {
     lines: Vec<LogLine>,
-    takes: usize,
-    room: PrintRoom,
+    /// Where the lines are kept, and how many bytes they take there. Set once, by [`PrintRoom::keep`].
+    place: OnceLock<(PrintRoom, usize)>,
 }
 
 impl PrintRoom {
-    /// Keeps the lines that a command prints, or none of them if there is no room.
-    pub(crate) fn keep(&self, mut lines: Vec<LogLine>) -> Printed {
-        let mut takes = lines.iter().map(|line| LINE_COST + line.text.capacity()).sum();
-        if self.0.fetch_add(takes, Ordering::Relaxed).saturating_add(takes) > PRINTED_MAX {
-            self.0.fetch_sub(takes, Ordering::Relaxed);
-            (lines, takes) = (Vec::new(), 0);
+    /// Keeps lines as long as somebody has them. If there is no room for all of them, none is kept.
+    pub(crate) fn keep(&self, printed: Printed) -> Printed {
+        if printed.is_empty() || printed.0.place.get().is_some() {
+            return printed;
         }
-        Printed(Arc::new(Lines { lines, takes, room: self.clone() }))
+        let takes: usize = printed.iter().map(|line| LINE_COST + line.text.capacity()).sum();
+        if self.0.fetch_add(takes, Ordering::Relaxed).saturating_add(takes) > PRINTED_MAX {
+            self.leave(takes);
+            return Printed::default();
+        }
+        // Another thread may have kept the same lines in the meantime.
+        if printed.0.place.set((self.clone(), takes)).is_err() {
+            self.leave(takes);
+        }
+        printed
+    }
+
+    fn leave(&self, takes: usize) {
+        self.0.fetch_sub(takes, Ordering::Relaxed);
     }
 }
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        self.room.0.fetch_sub(self.takes, Ordering::Relaxed);
+        if let Some((room, takes)) = self.place.get() {
+            room.leave(*takes);
+        }
     }
 }
 
-/// Lines that are bounded by something else, such as the size of an annotation.
+/// Lines that take no room yet.
 impl From<Vec<LogLine>> for Printed {
     fn from(lines: Vec<LogLine>) -> Self {
-        Self(Arc::new(Lines { lines, takes: 0, room: PrintRoom::default() }))
+        Self(Arc::new(Lines { lines, place: OnceLock::new() }))
     }
 }
 
@@ -102,17 +115,18 @@ impl Eq for Printed {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn lines_take_room_as_long_as_somebody_has_them() {
         let room = PrintRoom::default();
-        let megabyte = || vec![LogLine { after: Default::default(), text: "x".repeat(1 << 20) }];
+        let megabyte = || Printed::from(vec![LogLine { after: Duration::ZERO, text: "x".repeat(1 << 20) }]);
         let mut kept: Vec<Printed> = (0..200).map(|_| room.keep(megabyte())).collect();
         let has_lines = |kept: &[Printed]| kept.iter().filter(|printed| !printed.is_empty()).count();
         assert_eq!(has_lines(&kept), 127);
-        let clone = kept[0].clone();
+        let clone = room.keep(kept[0].clone());
         kept.clear();
-        assert_eq!(room.0.load(Ordering::Relaxed), LINE_COST + (1 << 20));
+        assert_eq!(room.0.load(Ordering::Relaxed), LINE_COST + (1 << 20), "shared lines take room once");
         drop(clone);
         kept.extend((0..200).map(|_| room.keep(megabyte())));
         assert_eq!(has_lines(&kept), 127);

@@ -3,6 +3,7 @@
 //! The state is read from the status. The node remembers what a status cannot hold (fractions of seconds, failed pulls,
 //! the level of the back-off); a restarted node begins with what the status says.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use evenkeel_tree::{Tree, tree};
@@ -13,6 +14,7 @@ use super::behaviour::{Behaviour, Delay, Pull, RUN, START};
 use super::bounds::Printed;
 use super::container_ids::{container_id, image_id};
 use super::probe::{Health, Probes};
+use super::restart_all;
 use super::script::Run;
 use super::wake::Wakes;
 use crate::kinds::Pod;
@@ -136,7 +138,7 @@ impl ContainerMemory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) warning: bool,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     pub(crate) text: String,
     /// The path of the container in the pod, or `None` if the event is about the whole pod.
     pub(crate) path: Option<String>,
@@ -144,8 +146,8 @@ pub(crate) struct Note {
 
 impl Note {
     /// A note about the whole pod.
-    pub(crate) fn warning(reason: &'static str, text: impl Into<String>) -> Self {
-        Self { warning: true, reason, text: text.into(), path: None }
+    pub(crate) fn warning(reason: impl Into<Cow<'static, str>>, text: impl Into<String>) -> Self {
+        Self { warning: true, reason: reason.into(), text: text.into(), path: None }
     }
 }
 
@@ -208,7 +210,7 @@ impl Turn<'_> {
     }
 
     fn note(&self, warning: bool, reason: &'static str, text: String) -> Note {
-        Note { warning, reason, text, path: Some(self.role.field_path(self.name())) }
+        Note { warning, reason: reason.into(), text, path: Some(self.role.field_path(self.name())) }
     }
 
     /// Returns what the node remembers, after updating it to the current status.
@@ -461,9 +463,7 @@ impl Turn<'_> {
         if self.role == Role::Ephemeral || self.pod.is_deleting() {
             return false;
         }
-        let rules = self.container.list("restartPolicyRules").iter();
-        let mut rules = rules.filter(|rule| rule.is("action", "Restart"));
-        if rules.any(|rule| exit_code_matches(rule.at("exitCodes"), code)) {
+        if restart_action(self.container, code).is_some() {
             return true;
         }
         let policy = self.container.str("restartPolicy").or(self.pod.str("spec/restartPolicy"));
@@ -495,6 +495,9 @@ impl Turn<'_> {
             let health = self.probes().health(self.behaviour, Duration::ZERO);
             let state = tree!({"running": tree!({"startedAt": time(self.now.time)})});
             let restarts = self.restarts().saturating_add(1);
+            if self.has_new_image() {
+                memory.level = 1;
+            }
             memory.run = (self.interpret)(self.container, restarts);
             notes.extend(self.start_notes(restarts));
             let status = self.status(state, health, restarts, ended);
@@ -539,7 +542,8 @@ impl Turn<'_> {
         };
         let ended = self.terminated(running, exit.code, reason, message);
         let restarts = running.i32("restartCount").unwrap_or(0);
-        if !self.restarts_after(exit.code) {
+        let all_restart = restart_action(self.container, exit.code) == Some(restart_all::ACTION);
+        if !self.restarts_after(exit.code) || all_restart {
             return self.status(ended, Health::NONE, restarts, running.at("lastState").clone());
         }
         if exit.after >= BACK_OFF_RESET {
@@ -570,7 +574,8 @@ impl Turn<'_> {
     /// Moves a terminated container forward: it stays terminated, or is restarted at once.
     fn ended(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
         let code = self.old.i32("state/terminated/exitCode").unwrap_or(0);
-        if !self.restarts_after(code) {
+        let all_restart = restart_action(self.container, code) == Some(restart_all::ACTION);
+        if !self.restarts_after(code) || all_restart {
             return self.stay();
         }
         if elapsed < START {
@@ -589,6 +594,10 @@ impl Turn<'_> {
 
     /// Restarts the container after its back-off. Restarts that would all end alike are counted several at once.
     fn restart_later(&self, memory: &mut ContainerMemory, elapsed: Duration, wakes: &mut Wakes) -> Outcome {
+        if self.has_new_image() {
+            memory.level = 0;
+            return self.restart(memory, 1);
+        }
         let delay = back_off(memory.level);
         let crash = self.endless_crash(memory).filter(|_| delay == BACK_OFF_MAX);
         let (Some(crash), true) = (crash, self.restarts() >= COUNTED_ONE_BY_ONE) else {
@@ -631,10 +640,15 @@ impl Turn<'_> {
     /// resources.
     fn must_restart(&self) -> Option<String> {
         let name = self.name();
-        if self.old.str("image").is_some_and(|image| image != self.image()) {
+        if self.has_new_image() {
             return Some(format!("Container {name} definition changed, will be restarted"));
         }
         self.must_restart_for_resize().then(|| format!("Container {name} resize requires restart"))
+    }
+
+    /// Whether the image has changed since the last run. A new image begins the back-off anew.
+    fn has_new_image(&self) -> bool {
+        self.old.str("image").is_some_and(|image| image != self.image())
     }
 
     /// Whether the resources have changed and one of the changes needs a restart.
@@ -716,13 +730,22 @@ fn waiting_state(reason: &str, message: Option<String>) -> Tree {
     tree!({"waiting": tree!({"reason": reason, "message": message})})
 }
 
-/// Whether the container runs the image `pause` or the command `pause`.
+/// Whether the container runs the image `pause` or the command `pause`, which the image `agnhost` runs unless told otherwise.
 fn is_pause(container: &Tree) -> bool {
     let image = container.str("image").unwrap_or_default();
     let base = image.rsplit('/').next().unwrap_or_default();
     let base = base.split(['@', ':']).next().unwrap_or_default();
     let command = container.texts("command").chain(container.texts("args")).next();
-    base == "pause" || command.is_some_and(|command| command.rsplit('/').next() == Some("pause"))
+    match command {
+        None => matches!(base, "pause" | "agnhost"),
+        Some(command) => base == "pause" || command.rsplit('/').next() == Some("pause"),
+    }
+}
+
+/// Returns the action of the first of a container's rules that matches an exit code.
+pub(super) fn restart_action(container: &Tree, code: i32) -> Option<&str> {
+    let mut rules = container.list("restartPolicyRules").iter();
+    rules.find(|rule| exit_code_matches(rule.at("exitCodes"), code))?.str("action")
 }
 
 fn exit_code_matches(requirement: &Tree, code: i32) -> bool {

@@ -54,11 +54,11 @@ impl EventBudgets {
         let recorder = ctx.recorder().counted("kubelet", &registration::name(node));
         for note in notes {
             if !self.take(node) {
-                tracing::debug!(reason = note.reason, "an event was dropped: the node records too many");
+                tracing::debug!(reason = &*note.reason, "an event was dropped: the node records too many");
                 continue;
             }
             let event_type = if note.warning { EventType::Warning } else { EventType::Normal };
-            recorder.record_about(reference(pod, note.path), event_type, note.reason, note.text);
+            recorder.record_about(reference(pod, note.path), event_type, &note.reason, note.text);
         }
     }
 }

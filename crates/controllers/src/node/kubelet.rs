@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use evenkeel_env::Env;
-use evenkeel_runtime::{
-    Action, Controller, Ctx, Event, Predicate, Request, Result, ResultExt, Source, Trigger,
-};
+use evenkeel_runtime::{Action, Controller, Ctx, Event, Predicate, Request, Result, Source, Trigger};
 use evenkeel_tree::Tree;
 use kube::Resource as _;
 use kube::core::ApiResource;
@@ -15,8 +13,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::addresses::Addresses;
+use super::admission::{Load, Refusal};
 use super::behaviour::InvalidWord;
-use super::bounds::{Effort, PrintRoom, Printed};
+use super::bounds::{Effort, Printed};
 use super::container::{Note, Now};
 use super::events::EventBudgets;
 use super::lifecycle::{self, PodMemory, Step, Surroundings};
@@ -31,8 +30,9 @@ use crate::controller_ref::controller_of_kind;
 use crate::key_channel;
 use crate::kinds::{CONFIG_MAP, JOB, NODE, Node, PERSISTENT_VOLUME_CLAIM, POD, Pod, SECRET, SERVICE_ACCOUNT};
 use crate::metadata_informers::Metadata;
-use crate::object::{Kind, Object, OfKind, write_status};
-use crate::pod::{self, HostPort};
+use crate::object::{Kind, Object, OfKind, write_status_of_same};
+use crate::pod;
+use crate::scheduler::PodRequests;
 
 /// How many pods are reconciled at once.
 const CONCURRENT: usize = 8;
@@ -60,14 +60,12 @@ struct Kubelets {
     waiting: Mutex<BTreeMap<(Referent, Request), BTreeSet<Request>>>,
     /// The keys of ConfigMaps and Secrets at a resource version, so that many pods share one request.
     keys: Mutex<BTreeMap<(Referent, Request), KnownKeys>>,
-    /// The host ports that the pods on each node use, by the uid of the pod.
-    ports: Mutex<BTreeMap<usize, BTreeMap<String, BTreeSet<HostPort>>>>,
+    /// What the pods take that each node has accepted.
+    loads: Mutex<BTreeMap<usize, Load>>,
     /// How many pods of a Job, or of one of its indexes, have run, for lists of exit codes.
     job_runs: Mutex<BTreeMap<(String, String), i32>>,
     /// The files that commands write.
     volumes: Volumes,
-    /// The room for what commands print.
-    prints: PrintRoom,
     budgets: EventBudgets,
     reminders: Reminders,
 }
@@ -86,10 +84,9 @@ pub(crate) fn kubelet(env: &Env, options: &NodeOptions) -> Controller<Object> {
         known: Mutex::default(),
         waiting: Mutex::default(),
         keys: Mutex::default(),
-        ports: Mutex::default(),
+        loads: Mutex::default(),
         job_runs: Mutex::default(),
         volumes: Volumes::default(),
-        prints: PrintRoom::default(),
         budgets: EventBudgets::default(),
         reminders,
     });
@@ -170,47 +167,39 @@ impl Kubelets {
                 if let Some(address) = pod.str("status/podIP") {
                     self.addresses.lock().entry(node).or_default().observe(node, uid, address);
                 }
+                let (old, generation) = (event.old(), pod.metadata.generation);
                 if pod::is_finished(pod) {
-                    self.release_ports(node, uid);
+                    self.release(node, uid);
+                } else if pod.has("status/startTime")
+                    && old.is_none_or(|old| old.metadata.generation != generation)
+                {
+                    self.loads.lock().entry(node).or_default().put(uid, PodRequests::of(pod));
                 }
                 if event.old().is_none_or(|old| pod::node_name(old).is_none()) {
                     self.known.lock().insert(Request::of(&**pod));
                 }
             }
             None => {
-                self.addresses.lock().entry(node).or_default().forget(uid);
-                self.release_ports(node, uid);
-                self.memories.lock().remove(uid);
-                self.logs.forget(uid);
-                self.volumes.forget(uid);
+                self.forget(node, uid);
                 self.known.lock().remove(&Request::of(&**pod));
             }
         }
         None
     }
 
-    fn release_ports(&self, node: usize, uid: &str) {
-        if let Some(ports) = self.ports.lock().get_mut(&node) {
-            ports.remove(uid);
-        }
+    /// Drops what is known of a pod that is gone.
+    fn forget(&self, node: usize, uid: &str) {
+        self.addresses.lock().entry(node).or_default().forget(uid);
+        self.release(node, uid);
+        self.memories.lock().remove(uid);
+        self.logs.forget(uid);
+        self.volumes.forget(uid);
     }
 
-    /// Reserves the host ports of a pod. If another pod uses one of them, returns why the node refuses the pod.
-    fn take_ports(&self, node: usize, uid: &str, pod: &Pod) -> Option<(&'static str, String)> {
-        let wanted = pod::host_ports(pod);
-        if wanted.is_empty() {
-            return None;
+    fn release(&self, node: usize, uid: &str) {
+        if let Some(load) = self.loads.lock().get_mut(&node) {
+            load.release(uid);
         }
-        let mut nodes = self.ports.lock();
-        let taken = nodes.entry(node).or_default();
-        let others = taken.iter().filter(|(other, _)| *other != uid);
-        if others.into_iter().any(|(_, ports)| pod::ports_conflict(ports, &wanted)) {
-            let message =
-                "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
-            return Some(("NodePorts", message.to_owned()));
-        }
-        taken.insert(uid.to_owned(), wanted);
-        None
     }
 
     /// Returns the pods that wait for the changed object.
@@ -255,14 +244,34 @@ async fn reconcile(pod: Arc<Pod>, ctx: Ctx<Kubelets>) -> Result<Action> {
         true => missing(&ctx, &pod).await?,
         false => Missing::default(),
     };
+    let refusal = match is_new(&pod) {
+        true => admit(&ctx, &pod, (node, uid)).await?,
+        false => None,
+    };
     let mut memory = kubelets.memories.lock().remove(uid).unwrap_or_default();
-    let step = look(&ctx, &pod, (node, uid), &missing, &mut memory);
+    let step = look(&ctx, &pod, (node, uid), (&missing, refusal), &mut memory);
     // Nothing needs to be remembered of a pod at rest: its status shows when its containers started.
     let at_rest = step.status.is_none() && step.wakes == Default::default() && !pod.is_deleting();
     if !at_rest || !missing_nothing(&missing) || memory.has_runs() {
         kubelets.memories.lock().insert(uid.to_owned(), memory);
     }
     finish(&ctx, &pod, (node, uid), step).await
+}
+
+/// Whether the node has not decided yet whether it accepts the pod.
+fn is_new(pod: &Pod) -> bool {
+    !pod.has("status/startTime") && !pod.is_deleting()
+}
+
+/// Lets a node accept a pod, or returns why it refuses the pod. A refusal counts only if the node as it is now agrees,
+/// because the pod may be bound to the node for a label that is new.
+async fn admit(ctx: &Ctx<Kubelets>, pod: &Pod, (node, uid): (usize, &str)) -> Result<Option<Refusal>> {
+    let (nodes, key) = (ctx.kind(&NODE), Request::cluster(registration::name(node)));
+    let admit = |present: &Node| ctx.state().loads.lock().entry(node).or_default().admit(uid, pod, present);
+    let Some(known) = nodes.get(&key)? else { return Ok(None) };
+    let Some(refusal) = admit(&known) else { return Ok(None) };
+    let Some(present) = nodes.fetch(&key).await? else { return Ok(Some(refusal)) };
+    Ok(admit(&present))
 }
 
 fn missing_nothing(missing: &Missing) -> bool {
@@ -274,11 +283,10 @@ fn look(
     ctx: &Ctx<Kubelets>,
     pod: &Pod,
     (node, uid): (usize, &str),
-    missing: &Missing,
+    (missing, refusal): (&Missing, Option<Refusal>),
     memory: &mut PodMemory,
 ) -> Step {
     let kubelets = ctx.state();
-    let is_new = !pod.has("status/startTime") && !pod.is_deleting();
     let host = Host {
         address: registration::address(node),
         pod_address: kubelets.addresses.lock().entry(node).or_default().of(node, uid),
@@ -288,19 +296,13 @@ fn look(
     let now = Now { time: clock::seconds(ctx.now()), instant: Instant::now() };
     let effort = Effort::new();
     let interpret = |container: &Tree, restarts: i32| {
-        let (volumes, prints, effort) = (&kubelets.volumes, &kubelets.prints, &effort);
+        let (volumes, prints, effort) = (&kubelets.volumes, kubelets.logs.room(), &effort);
         let started = (now.instant, now.time);
         script::interpret(container, &Site { pod, node, volumes, prints, effort, started, restarts })
     };
-    let around = Surroundings {
-        host: &host,
-        now,
-        behaviour: &behaviour,
-        interpret: &interpret,
-        missing,
-        refusal: if is_new { kubelets.take_ports(node, uid, pod) } else { None },
-    };
-    if is_new {
+    let around =
+        Surroundings { host: &host, now, behaviour: &behaviour, interpret: &interpret, missing, refusal };
+    if is_new(pod) {
         memory.earlier_runs = kubelets.earlier_runs(pod);
     }
     let mut step = lifecycle::step(pod, &around, memory);
@@ -319,12 +321,13 @@ fn invalid_words(invalid: Vec<InvalidWord>) -> impl Iterator<Item = Note> {
 async fn finish(ctx: &Ctx<Kubelets>, pod: &Pod, (node, uid): (usize, &str), step: Step) -> Result<Action> {
     let kubelets = ctx.state();
     if let Some(status) = &step.status {
-        let written = write_status(ctx, &POD, pod, status).await.ignore_not_found()?;
-        // Nobody would drop the logs of a pod that is gone.
-        if written.is_some() {
-            for (container, lines) in step.started {
-                begin_log(ctx, uid, &container, lines, status);
-            }
+        if !write_status_of_same(ctx, &POD, pod, status).await? {
+            // What was remembered of the pod in this step, nobody else would drop.
+            kubelets.forget(node, uid);
+            return Ok(Action::await_change());
+        }
+        for (container, lines) in step.started {
+            begin_log(ctx, uid, &container, lines, status);
         }
     }
     kubelets.budgets.tell(ctx, node, pod, step.notes);

@@ -9,10 +9,12 @@ use std::time::Duration;
 use evenkeel_tree::{Tree, tree};
 use tokio::time::Instant;
 
+use super::admission::Refusal;
 use super::behaviour::{Behaviour, Delay, START, STOP};
 use super::bounds::Printed;
 use super::container::{ContainerMemory, KILLED, Note, Now, Role, State, TERMINATED, Turn};
 use super::references::Missing;
+use super::restart_all;
 use super::script::Run;
 use super::status::{
     CONTAINERS, EPHEMERAL_CONTAINERS, Host, INIT_CONTAINERS, Readiness, find, init_role, name, phase,
@@ -32,8 +34,8 @@ pub(crate) struct Surroundings<'a> {
     /// Interprets the command of a container, for a run after so many restarts.
     pub(crate) interpret: &'a dyn Fn(&Tree, i32) -> Option<Run>,
     pub(crate) missing: &'a Missing,
-    /// The reason and message with which the node refuses the pod, if it does.
-    pub(crate) refusal: Option<(&'static str, String)>,
+    /// Why the node refuses the pod, if it does.
+    pub(crate) refusal: Option<Refusal>,
 }
 
 /// What a node remembers of a pod.
@@ -123,11 +125,12 @@ impl<'a> Look<'a, '_> {
     fn accept(&mut self) {
         let mut status = self.old.clone();
         status.set("startTime", time(self.around.now.time));
-        if let Some((reason, message)) = &self.around.refusal {
+        if let Some(Refusal { reason, message }) = &self.around.refusal {
             status.set("phase", "Failed");
-            status.set("reason", *reason);
+            status.set("reason", reason.as_str());
             status.set("message", format!("Pod was rejected: {message}"));
-            self.step.notes.push(Note::warning(reason, message.as_str()));
+            status.set("observedGeneration", self.pod.metadata.generation);
+            self.step.notes.push(Note::warning(reason.clone(), message.as_str()));
             return self.write(status);
         }
         status.set("phase", "Pending");
@@ -206,20 +209,19 @@ impl<'a> Look<'a, '_> {
         if !sandbox && !self.mount() {
             return;
         }
+        if restart_all::is_next(self.pod) {
+            return self.remove_all();
+        }
         self.tell_pull_secrets();
         let mut status = self.old.clone();
         set_addresses(self.pod, self.around.host, &mut status);
-        let initialized = self.initialize(&mut status);
-        self.run_all(&mut status, CONTAINERS, initialized);
+        let (initialized, past) = self.initialize(&mut status);
+        self.run_all(&mut status, CONTAINERS, (initialized, past));
         if self.pod.has(EPHEMERAL_CONTAINERS.0) {
-            self.run_all(&mut status, EPHEMERAL_CONTAINERS, initialized);
+            self.run_all(&mut status, EPHEMERAL_CONTAINERS, (initialized, past));
         }
         self.tell_resize(&status);
-        let may_restart = |container: &Tree, code: i32| {
-            let list = if self.is_init(container) { INIT_CONTAINERS } else { CONTAINERS };
-            self.turn(container, list, true, &Behaviour::default()).restarts_after(code)
-        };
-        let phase = phase(self.pod, &status, &may_restart);
+        let phase = self.phase(&status);
         status.set("phase", phase);
         if matches!(phase, "Succeeded" | "Failed") {
             self.stop_containers(&mut status, &|_| 0);
@@ -231,6 +233,37 @@ impl<'a> Look<'a, '_> {
                 return;
             }
         }
+        let readiness = Readiness { sandbox: true, initialized };
+        set_conditions(self.pod, &mut status, readiness, self.around.now.time);
+        self.write(status);
+    }
+
+    fn phase(&self, status: &Tree) -> &'static str {
+        let may_restart = |container: &Tree, code: i32| {
+            let list = if self.is_init(container) { INIT_CONTAINERS } else { CONTAINERS };
+            self.turn(container, list, true, &Behaviour::default()).restarts_after(code)
+        };
+        phase(self.pod, status, &may_restart)
+    }
+
+    /// Kills and removes all containers, so that they start again in their order.
+    fn remove_all(&mut self) {
+        let mut status = self.old.clone();
+        for list in [INIT_CONTAINERS.1, CONTAINERS.1] {
+            let all: Vec<_> = self.old.list(list).iter().map(restart_all::removed).collect();
+            status.set(list, (!all.is_empty()).then_some(all));
+        }
+        let running = self.running().filter(|(role, _)| *role != Role::Ephemeral);
+        let killed = running.map(|(role, name)| Note {
+            warning: false,
+            reason: "Killing".into(),
+            text: "killing".to_owned(),
+            path: Some(role.field_path(&name)),
+        });
+        self.step.notes.extend(killed.collect::<Vec<_>>());
+        let phase = self.phase(&status);
+        status.set("phase", phase);
+        let initialized = pod::condition(self.pod, "Initialized").is_some_and(|it| it.is("status", "True"));
         let readiness = Readiness { sandbox: true, initialized };
         set_conditions(self.pod, &mut status, readiness, self.around.now.time);
         self.write(status);
@@ -292,11 +325,12 @@ impl<'a> Look<'a, '_> {
         self.step.notes.push(Note::warning("FailedToRetrieveImagePullSecret", text));
     }
 
-    /// Moves the init containers forward. Returns whether the regular containers may start.
-    fn initialize(&mut self, status: &mut Tree) -> bool {
+    /// Moves the init containers forward. Returns whether the pod is initialized, which it stays, and whether all init
+    /// containers are past their start or end at present.
+    fn initialize(&mut self, status: &mut Tree) -> (bool, bool) {
         let inits = self.pod.list(INIT_CONTAINERS.0);
         if inits.is_empty() {
-            return true;
+            return (true, true);
         }
         let was = pod::condition(self.pod, "Initialized").is_some_and(|it| it.is("status", "True"));
         let mut past = true;
@@ -304,22 +338,24 @@ impl<'a> Look<'a, '_> {
         for container in inits {
             let old = find(self.old.list(INIT_CONTAINERS.1), name(container));
             let next = match init_role(container) {
-                Role::Init if was => old.clone(),
-                _ => self.take(container, INIT_CONTAINERS, was || past),
+                Role::Init if was && has_succeeded(old) => old.clone(),
+                _ => self.take(container, INIT_CONTAINERS, may_start(old, (was, past))),
             };
             past &= match init_role(container) {
-                Role::Init => next.i32("state/terminated/exitCode") == Some(0),
+                Role::Init => has_succeeded(&next),
                 _ => next.has("state/running") && next.is_true("started"),
             };
             all.push(next);
         }
         status.set(INIT_CONTAINERS.1, all);
-        was || past
+        (was || past, past)
     }
 
-    fn run_all(&mut self, status: &mut Tree, list: (&str, &str), may_start: bool) {
-        let containers = self.pod.list(list.0);
-        let all: Vec<_> = containers.iter().map(|it| self.take(it, list, may_start)).collect();
+    fn run_all(&mut self, status: &mut Tree, list: (&str, &str), turn: (bool, bool)) {
+        let containers = self.pod.list(list.0).iter();
+        let all: Vec<_> = containers
+            .map(|it| self.take(it, list, may_start(find(self.old.list(list.1), name(it)), turn)))
+            .collect();
         status.set(list.1, (!all.is_empty()).then_some(all));
     }
 
@@ -422,7 +458,7 @@ impl<'a> Look<'a, '_> {
         let running = self.running();
         let notes = running.map(|(role, name)| Note {
             warning: false,
-            reason: "Killing",
+            reason: "Killing".into(),
             text: format!("Stopping container {name}"),
             path: Some(role.field_path(&name)),
         });
@@ -475,6 +511,16 @@ impl<'a> Look<'a, '_> {
     fn told_stop(&self, container: &Tree) -> Option<Option<(Duration, i32)>> {
         self.memory.containers.get(name(container))?.as_ref()?.stops()
     }
+}
+
+fn has_succeeded(status: &Tree) -> bool {
+    status.i32("state/terminated/exitCode") == Some(0)
+}
+
+/// Whether a container may start in a pod that is initialized, or whose earlier init containers are past. Once the pod is
+/// initialized, only a restart of all containers makes one wait for others.
+fn may_start(status: &Tree, (initialized, past): (bool, bool)) -> bool {
+    past || (initialized && !restart_all::waits(status))
 }
 
 /// Returns the resources of all containers as the events about a resize tell them: as JSON, in kubelet's order.

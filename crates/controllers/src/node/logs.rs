@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::behaviour::{LINES_MAX, LogLine};
-use super::bounds::Printed;
+use super::bounds::{PrintRoom, Printed};
 use super::status::{CONTAINERS, EPHEMERAL_CONTAINERS, INIT_CONTAINERS, find};
 use crate::object::Fields;
 
@@ -35,6 +35,8 @@ pub struct PrintedLine {
 pub struct Logs {
     shared: Arc<Mutex<BTreeMap<String, PodLogs>>>,
     changes: watch::Sender<u64>,
+    /// The room for what containers print.
+    room: PrintRoom,
 }
 
 /// The runs of the containers of one pod, by the name of the container.
@@ -52,7 +54,7 @@ struct RunLog {
 
 impl Default for Logs {
     fn default() -> Self {
-        Self { shared: Arc::default(), changes: watch::Sender::new(0) }
+        Self { shared: Arc::default(), changes: watch::Sender::new(0), room: PrintRoom::default() }
     }
 }
 
@@ -130,7 +132,12 @@ impl Logs {
         run.planned.iter().map(|line| run.time_of(line)).find(|at| *at > now)
     }
 
-    /// Begins a run.
+    /// The room for what containers print.
+    pub(crate) fn room(&self) -> &PrintRoom {
+        &self.room
+    }
+
+    /// Begins a run. If there is no room for its lines, they are lost.
     pub(crate) fn begin(
         &self,
         pod_uid: &str,
@@ -139,6 +146,7 @@ impl Logs {
         started: Timestamp,
         planned: Printed,
     ) {
+        let planned = self.room.keep(planned);
         {
             let mut shared = self.shared.lock();
             let known = shared.get(pod_uid).is_some_and(|pod| pod.contains_key(container));
@@ -260,5 +268,27 @@ mod tests {
         assert!(logs.lines(&pod, "d", false, at(150)).is_none());
         logs.forget("u");
         assert_eq!(texts(logs.lines(&pod, "c", true, at(200))), life);
+    }
+
+    /// The lines of annotations had no bound for all pods together.
+    #[test]
+    fn lines_for_which_there_is_no_room_are_lost() {
+        let pod = |uid: usize| {
+            Tree::from(
+                json!({"metadata": {"uid": uid.to_string()}, "status": {"containerStatuses": [{"name": "c",
+                "restartCount": 0, "state": {"running": {"startedAt": "1970-01-01T00:00:00Z"}}}]}}),
+            )
+        };
+        let logs = Logs::default();
+        let begin = |uid: usize| {
+            let line = LogLine { after: Duration::ZERO, text: "x".repeat(1 << 20) };
+            logs.begin(&uid.to_string(), "c", 0, at(0), vec![line].into());
+        };
+        let kept = |uid: usize| logs.lines(&pod(uid), "c", false, at(1)).unwrap()[0].text.starts_with('x');
+        (0..200).for_each(begin);
+        assert_eq!((0..200).filter(|uid| kept(*uid)).count(), 127);
+        logs.forget("0");
+        begin(199);
+        assert!(kept(199), "the logs of a pod that is gone leave their room");
     }
 }

@@ -30,6 +30,7 @@ struct Schedule {
     delay: Duration,
     period: Duration,
     failures: u32,
+    successes: u32,
 }
 
 impl Schedule {
@@ -41,6 +42,7 @@ impl Schedule {
             delay: Duration::from_secs(number("initialDelaySeconds", 0).into()),
             period: Duration::from_secs(number("periodSeconds", 10).max(1).into()),
             failures: number("failureThreshold", 3).max(1),
+            successes: number("successThreshold", 1).max(1),
         }
     }
 
@@ -62,6 +64,15 @@ impl Probes<'_> {
         Schedule::of(self.container.at(probe))
     }
 
+    /// Returns when a probe that never fails has succeeded often enough; at once if there is no such probe.
+    fn first_success(&self, probe: &str) -> Duration {
+        if !self.container.has(probe) {
+            return Duration::ZERO;
+        }
+        let schedule = self.schedule(probe);
+        schedule.delay.saturating_add(schedule.period.saturating_mul(schedule.successes - 1))
+    }
+
     /// Returns when the node kills the container, and which probe is the cause.
     pub(crate) fn killed(&self, behaviour: &Behaviour) -> Option<(Duration, &'static str)> {
         let startup = behaviour.fail_startup.and_then(|length| {
@@ -76,12 +87,14 @@ impl Probes<'_> {
 
     /// Returns the probe results at this time after the container's start.
     pub(crate) fn health(&self, behaviour: &Behaviour, elapsed: Duration) -> Health {
-        let started_at = behaviour
-            .fail_startup
-            .map_or(Duration::ZERO, |length| self.schedule("startupProbe").probe_at(length));
-        let ready_at = match behaviour.ready_after.unwrap_or(Delay::After(Duration::ZERO)) {
-            Delay::Never => None,
-            Delay::After(delay) => Some(delay.max(started_at)),
+        let started_at = match behaviour.fail_startup {
+            Some(length) => self.schedule("startupProbe").probe_at(length),
+            None => self.first_success("startupProbe"),
+        };
+        let ready_at = match behaviour.ready_after {
+            Some(Delay::Never) => None,
+            Some(Delay::After(delay)) => Some(delay.max(started_at)),
+            None => Some(self.first_success("readinessProbe").max(started_at)),
         };
         let unready_at = behaviour.fail_readiness.map(|from| match self.schedule("readinessProbe") {
             // The first probe already fails, so the container was never ready.
@@ -130,5 +143,24 @@ mod tests {
         assert_eq!(health(&flaky, 10), (true, false, None));
         assert_eq!(health(&Behaviour::new().fail_readiness(seconds(0)), 0), (true, false, None));
         assert_eq!(health(&Behaviour::new().never_ready(), 99), (true, false, None));
+    }
+
+    /// Containers were ready at once, however late their first probe was.
+    #[test]
+    fn a_container_is_ready_after_its_first_probes() {
+        let container = Tree::from(json!({
+            "readinessProbe": {"initialDelaySeconds": 20, "periodSeconds": 5, "successThreshold": 3},
+            "startupProbe": {"initialDelaySeconds": 8},
+        }));
+        let health = |behaviour: Behaviour, at: u64| {
+            let health = Probes { container: &container }.health(&behaviour, seconds(at));
+            (health.started, health.ready, health.next.map(|next| next.as_secs()))
+        };
+        assert_eq!(health(Behaviour::new(), 0), (false, false, Some(8)));
+        assert_eq!(health(Behaviour::new(), 8), (true, false, Some(22)));
+        assert_eq!(health(Behaviour::new(), 30), (true, true, None));
+        assert_eq!(health(Behaviour::new().ready_after(seconds(9)), 9), (true, true, None), "words precede");
+        assert_eq!(health(Behaviour::new().ready_after(seconds(1)), 7), (false, false, Some(1)));
+        assert_eq!(health(Behaviour::new().fail_readiness(seconds(0)), 60), (true, false, None));
     }
 }

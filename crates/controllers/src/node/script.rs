@@ -73,7 +73,7 @@ pub(crate) fn interpret(container: &Tree, site: &Site<'_>) -> Option<Run> {
     if !container.has("command") {
         return None;
     }
-    let (words, variables, complete) = match arguments(container, site) {
+    let Arguments { words, variables, complete } = match arguments(container, site) {
         Ok(arguments) => arguments,
         Err(TooLong::ForProcess) => return None,
         Err(TooLong::ForEffort) => return Some(Run::endless()),
@@ -85,9 +85,10 @@ pub(crate) fn interpret(container: &Tree, site: &Site<'_>) -> Option<Run> {
     machine.host_name = site.pod.str("spec/hostname").unwrap_or(site.pod.name()).to_owned();
     machine.random = seed(site, container);
     let exit = match shell_script(&words) {
-        Some((script, exits_on_error)) => {
-            machine.exits_on_error = exits_on_error;
-            machine.run(&script)
+        Some(shell) => {
+            machine.exits_on_error = shell.exits_on_error;
+            machine.positional = shell.positional;
+            machine.run(shell.script)
         }
         None => machine.run_program(&words),
     };
@@ -100,7 +101,7 @@ pub(crate) fn interpret(container: &Tree, site: &Site<'_>) -> Option<Run> {
     let message = message.or_else(|| from_log(container, exit, &log, end));
     Some(Run {
         exit,
-        log: site.prints.keep(log),
+        log: site.prints.keep(log.into()),
         message: message.filter(|message| !message.is_empty()),
         repeats: !varies && !files.is_shared(),
         stops,
@@ -115,36 +116,55 @@ enum TooLong {
     ForEffort,
 }
 
-/// Returns the words of a container's command, the variables that the node knows, and whether these are all.
-fn arguments(
-    container: &Tree,
-    site: &Site<'_>,
-) -> Result<(Vec<String>, BTreeMap<String, String>, bool), TooLong> {
+/// What a process is given.
+struct Arguments {
+    /// The command and its arguments.
+    words: Vec<String>,
+    /// The environment variables that the node knows.
+    variables: BTreeMap<String, String>,
+    /// Whether these are all variables.
+    complete: bool,
+}
+
+/// Returns what the process of a container is given.
+fn arguments(container: &Tree, site: &Site<'_>) -> Result<Arguments, TooLong> {
     let room_before = ARGUMENTS_BYTES_MAX.min(site.effort.left());
     let mut room = room_before;
     let mut expand = || {
         let (variables, complete) = environment(container, site.pod, &mut room)?;
         let words = container.texts("command").chain(container.texts("args"));
         let words = words.map(|word| references(word, &variables, &mut room)).collect::<Option<_>>()?;
-        Some((words, variables, complete))
+        Some(Arguments { words, variables, complete })
     };
     let too_long = if room_before < ARGUMENTS_BYTES_MAX { TooLong::ForEffort } else { TooLong::ForProcess };
-    let expanded = expand().ok_or(too_long)?;
-    site.effort.spend(room_before - room).ok_or(TooLong::ForEffort)?;
-    Ok(expanded)
+    let expanded = expand();
+    // What turns out to be too long has cost something, too.
+    let paid = site.effort.spend(room_before - room);
+    let expanded = expanded.ok_or(too_long)?;
+    paid.map(|()| expanded).ok_or(TooLong::ForEffort)
 }
 
-/// Returns the script if the words run one in a shell, and whether a failing command ends it.
-fn shell_script(words: &[String]) -> Option<(String, bool)> {
+/// A shell that runs a script.
+struct Shell<'a> {
+    script: &'a str,
+    /// Whether a failing command ends the script.
+    exits_on_error: bool,
+    /// `$0` and the arguments.
+    positional: Vec<String>,
+}
+
+/// Returns the shell if the words run a script in one.
+fn shell_script(words: &[String]) -> Option<Shell<'_>> {
     let (shell, rest) = words.split_first()?;
     if !["sh", "bash", "ash", "dash"].contains(&shell.rsplit('/').next()?) {
         return None;
     }
-    let (options, script) = match rest {
-        [options, script] if options.starts_with('-') && options.ends_with('c') => (options, script),
-        _ => return None,
-    };
-    Some((script.clone(), options.contains('e')))
+    let [options, script, positional @ ..] = rest else { return None };
+    if !options.starts_with('-') || !options.ends_with('c') {
+        return None;
+    }
+    let positional = if positional.is_empty() { vec![shell.clone()] } else { positional.to_vec() };
+    Some(Shell { script, exits_on_error: options.contains('e'), positional })
 }
 
 /// Returns the environment variables that the node knows, and whether these are all. `None` if there is no room for them.

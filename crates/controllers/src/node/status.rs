@@ -4,11 +4,12 @@ use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
 
 use super::container::{Role, State};
+use super::restart_all;
 use crate::kinds::Pod;
 use crate::object::time;
 use crate::pod;
 
-/// The conditions that the node writes. It keeps all others.
+/// The conditions that the node writes for every pod. It keeps those of others.
 const OWN: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
@@ -51,19 +52,28 @@ pub(crate) fn set_addresses(pod: &Pod, host: &Host, status: &mut Tree) {
 /// Returns the pod's phase, derived from the container statuses. `may_restart` says whether a container is restarted
 /// after an exit code.
 pub(crate) fn phase(pod: &Pod, status: &Tree, may_restart: &dyn Fn(&Tree, i32) -> bool) -> &'static str {
-    let failed_init = pod.list(INIT_CONTAINERS.0).iter().any(|container| {
-        let code = exit_code(find(status.list(INIT_CONTAINERS.1), name(container)));
-        code.is_some_and(|code| code != 0 && !may_restart(container, code))
+    let may_restart = |container: &Tree, status: &Tree, code: i32| {
+        restart_all::has_stopped(status) || may_restart(container, code)
+    };
+    let inits = pod.list(INIT_CONTAINERS.0).iter();
+    let inits = inits.map(|it| (it, find(status.list(INIT_CONTAINERS.1), name(it))));
+    let failed_init = inits.clone().any(|(container, status)| {
+        let code = exit_code(status);
+        code.is_some_and(|code| code != 0 && !may_restart(container, status, code))
     });
     if failed_init {
         return "Failed";
+    }
+    let mut inits = inits.filter(|(container, _)| init_role(container) == Role::Init);
+    if inits.any(|(_, status)| State::of(status) == State::Running) {
+        return "Pending";
     }
     let (mut running, mut restarting, mut failed) = (0, 0, 0);
     for container in pod.list(CONTAINERS.0) {
         let one = find(status.list(CONTAINERS.1), name(container));
         match (State::of(one), exit_code(one)) {
             (State::Running, _) => running += 1,
-            (_, Some(code)) if may_restart(container, code) => restarting += 1,
+            (_, Some(code)) if may_restart(container, one, code) => restarting += 1,
             (_, Some(0)) => {}
             (_, Some(_)) => failed += 1,
             // A container has not run yet.
@@ -96,7 +106,7 @@ pub(crate) struct Readiness {
     pub(crate) initialized: bool,
 }
 
-/// Sets the five conditions that the node writes. The transition time changes only if the condition's status does.
+/// Sets the conditions that the node writes. The transition time changes only if the condition's status does.
 pub(crate) fn set_conditions(pod: &Pod, status: &mut Tree, readiness: Readiness, now: Timestamp) {
     let finished = matches!(status.str("phase"), Some("Succeeded" | "Failed"));
     let completed = ("PodCompleted", String::new());
@@ -134,11 +144,32 @@ pub(crate) fn set_conditions(pod: &Pod, status: &mut Tree, readiness: Readiness,
         (OWN[4], true, None),
     ];
     let others = status.list("conditions").iter();
-    let others = others.filter(|condition| OWN.iter().all(|own| !condition.is("type", own)));
+    let is_own = |condition: &Tree| {
+        condition.is("type", restart_all::CONDITION) || OWN.iter().any(|own| condition.is("type", own))
+    };
+    let others = others.filter(|condition| !is_own(condition));
     let own = own.into_iter().map(|(kind, holds, why)| condition(pod, kind, holds, why, now));
-    let conditions: Vec<_> = others.cloned().chain(own).collect();
+    let restarting = restart_all::is_possible(pod).then(|| restarting(pod, status, now));
+    let conditions: Vec<_> = others.cloned().chain(own).chain(restarting).collect();
     status.set("observedGeneration", pod.metadata.generation);
     status.set("conditions", conditions);
+}
+
+/// Returns the condition that tells whether all containers are about to be restarted.
+fn restarting(pod: &Pod, status: &Tree, now: Timestamp) -> Tree {
+    let (holds, reason, message) = match status.str("phase") {
+        Some("Succeeded") => (false, Some("PodCompleted"), None),
+        Some("Failed") => (false, Some("PodFailed"), None),
+        _ if restart_all::is_asked_for(pod, status) => {
+            (true, Some("RestartAllContainersStarted"), Some("container exited with restart policy rule"))
+        }
+        _ => (false, None, None),
+    };
+    let why = reason.map(|reason| (reason, message.unwrap_or_default().to_owned()));
+    let mut condition = condition(pod, restart_all::CONDITION, holds, why, now);
+    // Kubelet gives this condition no generation.
+    condition.set("observedGeneration", Tree::Null);
+    condition
 }
 
 fn condition(pod: &Pod, kind: &str, holds: bool, why: Option<(&str, String)>, now: Timestamp) -> Tree {

@@ -107,11 +107,7 @@ impl NodeInfo {
 
     fn remove_pod(&mut self, uid: &str) -> Option<PlacedPod> {
         let removed = self.pods.remove(uid)?;
-        for (name, amount) in &removed.requests.amounts {
-            if let Some(requested) = self.requested.get_mut(name) {
-                *requested = requested.clone() - amount.clone();
-            }
-        }
+        subtract(&mut self.requested, &removed.requests.amounts);
         Some(removed)
     }
 
@@ -310,8 +306,17 @@ impl SchedulerCache {
     }
 }
 
+/// Subtracts amounts from a total that contains them.
+pub(crate) fn subtract(total: &mut Amounts, amounts: &Amounts) {
+    for (name, amount) in amounts {
+        if let Some(total) = total.get_mut(name) {
+            *total = total.clone() - amount.clone();
+        }
+    }
+}
+
 /// Returns the amounts that a node offers to pods.
-fn allocatable(node: &Node) -> Amounts {
+pub(crate) fn allocatable(node: &Node) -> Amounts {
     let path = if node.has("status/allocatable") { "status/allocatable" } else { "status/capacity" };
     // Values that are not quantities are skipped; validation rejects them.
     let parsed =

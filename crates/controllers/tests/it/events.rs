@@ -380,6 +380,7 @@ fn nodes_and_scheduling(seen: &Seen) {
         .await?;
         cluster.patch::<Node>("node-1", taint(json!([{"key": "evict", "effect": "NoExecute"}]))).await?;
         cluster.settled().await;
+        act(&cluster, &pod("refused", "nodeName: node-1,")).await?;
         cluster.patch::<Node>("node-1", taint(json!(null))).await?;
         cluster.settled().await;
         // Preemption.
@@ -457,6 +458,19 @@ fn pods(seen: &Seen) {
         let port = ", ports: [{containerPort: 80, hostPort: 80}]";
         act(&cluster, &pod("port", "a: b", "nodeName: node-1,", port)).await?;
         act(&cluster, &pod("port-again", "a: b", "nodeName: node-1,", port)).await?;
+        // Pods that their node refuses.
+        act(&cluster, &pod("elsewhere", "a: b", "nodeName: node-1, nodeSelector: {no: node},", "")).await?;
+        act(&cluster, &pod("windows", "a: b", "nodeName: node-1, os: {name: windows},", "")).await?;
+        let labelled = "{apiVersion: v1, kind: Pod, metadata: {name: labelled, labels: {kubernetes.io/os: windows}}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}}";
+        act(&cluster, labelled).await?;
+        for resource in ["cpu", "memory", "ephemeral-storage"] {
+            let much = format!(", resources: {{requests: {{{resource}: 1Pi}}}}");
+            act(&cluster, &pod(&format!("much-{resource}"), "a: b", "nodeName: node-1,", &much)).await?;
+        }
+        // A container that lets all others start again.
+        let rule =
+            "restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]";
+        act(&cluster, &format!("{{apiVersion: v1, kind: Pod, metadata: {{name: again, annotations: {{node.evenkeel.dev/exit-code.c: '42,run'}}}}, spec: {{containers: [{{name: c, image: i, restartPolicy: Never, {rule}}}, {{name: d, image: i}}]}}}}")).await?;
         cluster.advance(Duration::from_secs(60)).await;
         let other = json!({"spec": {"containers": [{"name": "c", "image": "i:2"}]}});
         let pods = cluster.api::<Pod>();

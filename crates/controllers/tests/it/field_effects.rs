@@ -7,6 +7,7 @@ use evenkeel_cluster::Cluster;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -112,6 +113,23 @@ fn jobs_with_another_manager_or_a_selector_of_their_own() {
         let labels = own.spec.unwrap().selector.unwrap().match_labels.unwrap();
         assert_eq!(labels, BTreeMap::from([("app".to_owned(), "mine".to_owned())]));
         assert_eq!(own.status.unwrap().succeeded, Some(1));
+        Ok(())
+    });
+}
+
+#[test]
+fn an_endpoint_has_the_host_name_of_a_pod_in_the_domain_of_its_service() {
+    with_nodes(1, |cluster| async move {
+        act(&cluster, "{apiVersion: v1, kind: Service, metadata: {name: db}, spec: {clusterIP: None, selector: {app: db}}}").await?;
+        act(&cluster, &pod("in", "app: db", "hostname: first, subdomain: db,")).await?;
+        act(&cluster, &pod("out", "app: db", "hostname: second, subdomain: other,")).await?;
+        let slices = serde_json::to_value(cluster.list::<EndpointSlice>().await?)?;
+        let endpoints =
+            slices.as_array().unwrap().iter().flat_map(|slice| slice["endpoints"].as_array().unwrap());
+        let of = |name: &str| {
+            endpoints.clone().find(|it| it["targetRef"]["name"] == name).unwrap()["hostname"].clone()
+        };
+        assert_eq!((of("in"), of("out")), (json!("first"), Value::Null));
         Ok(())
     });
 }

@@ -11,6 +11,7 @@ mod garbage_collector;
 mod namespaces;
 mod node_loss;
 mod nodes;
+mod pod_fields;
 mod quotas;
 mod recipes;
 mod rollout;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use evenkeel_cluster::{Behaviour, Cluster, PodRule};
+use evenkeel_cluster::{Behaviour, Cluster, Matcher, PodRule};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+use kube::core::params::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::world::{is_ready, object, with_nodes};
@@ -138,6 +139,46 @@ fn two_pods_cannot_have_one_port_of_a_node() {
         cluster.settled().await;
         let status = cluster.get::<Pod>("b").await?.status.unwrap();
         assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("NodePorts")));
+        Ok(())
+    });
+}
+
+/// A node that had not seen yet that its pod was replaced by another one of the same name told of it how the old one ended.
+#[test]
+fn the_end_of_a_pod_is_not_told_of_its_successor() {
+    with_nodes(1, |cluster| async move {
+        let spec = |policy: &str| json!({"nodeName": "node-1", "restartPolicy": policy, "containers": [{"name": "c", "image": "i"}]});
+        cluster.apply(pod("a", &[("run-for", "5s")], spec("Never"))).await?;
+        cluster.advance(Duration::from_secs(1)).await;
+        cluster.hold_watches(Matcher::any().kind::<Pod>());
+        cluster.api::<Pod>().delete("a", &DeleteParams::default().grace_period(0)).await?;
+        cluster.apply(pod("a", &[], spec("Always"))).await?;
+        cluster.advance(Duration::from_secs(10)).await;
+        let phase = cluster.get::<Pod>("a").await?.status.unwrap().phase;
+        assert_eq!(phase.as_deref(), Some("Pending"), "no node has seen the new pod");
+        cluster.release_watches();
+        cluster.settled().await;
+        assert!(is_ready(&cluster.get::<Pod>("a").await?));
+        Ok(())
+    });
+}
+
+#[test]
+fn pods_that_name_their_node_must_fit() {
+    with_nodes(1, |cluster| async move {
+        let takes = |cpu: &str| json!({"nodeName": "node-1", "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]});
+        cluster.apply(pod("a", &[], takes("20"))).await?;
+        cluster.settled().await;
+        cluster.apply(pod("b", &[], takes("20"))).await?;
+        cluster.settled().await;
+        let status = cluster.get::<Pod>("b").await?.status.unwrap();
+        assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("OutOfcpu")));
+        assert_eq!(status.observed_generation, Some(1));
+        cluster.delete::<Pod>("a").await?;
+        cluster.settled().await;
+        cluster.apply(pod("c", &[], takes("20"))).await?;
+        cluster.settled().await;
+        assert!(is_ready(&cluster.get::<Pod>("c").await?));
         Ok(())
     });
 }

@@ -204,7 +204,9 @@ fn room_is_kept_for_the_pod_for_which_it_was_made() {
         assert_eq!(message, "0/1 nodes are available: 1 Insufficient example.com/foo.");
         cluster.apply(takes("late", "medium", "1", json!({}))).await?;
         cluster.settled().await;
-        assert!(is_ready(&cluster.get::<Pod>("high").await?));
+        let high = cluster.get::<Pod>("high").await?;
+        assert!(is_ready(&high));
+        assert_eq!(high.status.unwrap().nominated_node_name, None, "its placement fulfils the nomination");
         assert_eq!(pod_names(&cluster).await?, ["high", "late"]);
         let (status, message) = scheduled(&cluster.get::<Pod>("late").await?);
         assert_eq!(status, "False");

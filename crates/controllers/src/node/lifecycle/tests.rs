@@ -181,6 +181,25 @@ fn a_pod_that_is_not_restarted_ends() {
 }
 
 #[test]
+fn images_that_pause_run_until_they_are_stopped() {
+    for (image, args, state) in [
+        ("registry.k8s.io/pause:3.10", json!([]), "running  0"),
+        ("registry.k8s.io/e2e-test-images/agnhost:2.59", json!([]), "running  0"),
+        ("registry.k8s.io/e2e-test-images/agnhost:2.59", json!(["pause"]), "running  0"),
+        (
+            "registry.k8s.io/e2e-test-images/agnhost:2.59",
+            json!(["crd-conversion-webhook"]),
+            "terminated Completed 0",
+        ),
+    ] {
+        let containers = json!([{"name": "c", "image": image, "args": args}]);
+        let mut world = World::new(json!({"restartPolicy": "Never", "containers": containers}), &[]);
+        world.settle();
+        assert_eq!(world.main(), state, "{image} {args}");
+    }
+}
+
+#[test]
 fn the_restart_policy_decides_by_the_exit_code() {
     let mut on_failure = World::new(json!({"restartPolicy": "OnFailure"}), &[("exit-code", "1,1,0")]);
     on_failure.settle();
@@ -200,6 +219,65 @@ fn one_container_with_its_own_policy() {
     let mut world = World::new(spec.clone(), &[("exit-code", "42,7")]);
     world.settle();
     assert_eq!((world.phase(), world.main().as_str()), ("Failed", "terminated Error 1"));
+}
+
+/// The action `RestartAllContainers` was accepted and restarted one container alone.
+#[test]
+fn a_rule_can_ask_for_a_restart_of_all_containers() {
+    let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]);
+    let script = "if [ -f /mnt/again ]; then sleep 10000; else touch /mnt/again; sleep 3; exit 42; fi";
+    let mut world = World::new(
+        json!({
+            "restartPolicy": "Never",
+            "initContainers": [
+                {"name": "i", "image": "i"}, {"name": "s", "image": "i", "restartPolicy": "Always"}],
+            "containers": [
+                {"name": "c", "image": "i", "restartPolicy": "Never", "restartPolicyRules": rules,
+                    "command": ["sh", "-c", script], "volumeMounts": [{"name": "d", "mountPath": "/mnt"}]},
+                {"name": "o", "image": "i", "command": ["sleep", "10000"]}],
+            "volumes": [{"name": "d", "emptyDir": {}}],
+        }),
+        &[],
+    );
+    let summary = |world: &World| {
+        let restarting = crate::pod::condition(&world.pod, "AllContainersRestarting");
+        let lists = ["status/initContainerStatuses", "status/containerStatuses"];
+        let all = lists.iter().flat_map(|list| world.pod.list(list));
+        let all = all.map(|it| {
+            let (state, _) = it.at("state").members().next().unwrap();
+            format!("{} {}{}", it.str("name").unwrap(), &state[..1], it.i32("restartCount").unwrap())
+        });
+        let all: Vec<_> = all.collect();
+        format!("{} {}: {}", restarting.unwrap().str("status").unwrap(), world.phase(), all.join(", "))
+    };
+    let mut seen = Vec::new();
+    loop {
+        let step = world.turn();
+        match (step.status, step.wakes.work) {
+            (Some(_), _) => seen.push(summary(&world)),
+            (None, Some(after)) => world.passed += after,
+            (None, None) => break,
+        }
+    }
+    assert_eq!(
+        seen,
+        [
+            "False Pending: i w0, s w0, c w0, o w0",
+            "False Pending: i t0, s w0, c w0, o w0",
+            "False Pending: i t0, s r0, c w0, o w0",
+            "False Running: i t0, s r0, c r0, o r0",
+            "True Running: i t0, s r0, c t0, o r0",
+            "False Running: i w1, s w1, c w1, o w1",
+            "False Running: i t1, s w1, c w1, o w1",
+            "False Running: i t1, s r1, c w1, o w1",
+            "False Running: i t1, s r1, c r1, o r1",
+        ]
+    );
+    assert!(crate::pod::is_ready(&world.pod));
+    let last = world.pod.at("status/containerStatuses/1/lastState/terminated");
+    assert_eq!((last.str("reason"), last.i32("exitCode")), (Some("RestartingAllContainers"), Some(KILLED)));
+    let killed = world.notes.iter().filter(|note| *note == "Killing killing").count();
+    assert_eq!(killed, 2, "the containers that ran: {:?}", world.notes);
 }
 
 #[test]
@@ -243,6 +321,31 @@ fn a_long_run_begins_the_back_off_anew() {
         world.restart();
     }
     assert!(world.notes.iter().all(|note| !note.starts_with("BackOff")), "{:?}", world.notes);
+}
+
+/// The back-off of the old image counted for the new one.
+#[test]
+fn a_new_image_begins_the_back_off_anew() {
+    let image = |world: &mut World, image: &str| {
+        world.pod.set("spec/containers", json!([{"name": "c", "image": image}]));
+    };
+    let mut waits = World::new(always(), &[("behaviour", "crash-loop")]);
+    for _ in 0..4 {
+        waits.restart();
+    }
+    assert_eq!(waits.settle(), Some(Duration::from_secs(160)));
+    image(&mut waits, "i:2");
+    assert_eq!(waits.settle(), Some(Duration::from_secs(10)));
+    let mut runs = World::new(always(), &[("exit-code", "1,1,1,run,1")]);
+    for _ in 0..2 {
+        runs.restart();
+    }
+    assert_eq!(runs.main(), "running  3");
+    image(&mut runs, "i:2");
+    assert_eq!(
+        (runs.settle(), runs.main().as_str()),
+        (Some(Duration::from_secs(10)), "waiting CrashLoopBackOff 4")
+    );
 }
 
 #[test]

@@ -71,6 +71,8 @@ pub(super) struct Machine<'a, 'f> {
     pub(super) ends_within_line: bool,
     /// What the script does when it is told to stop, if it says so: `trap … TERM`.
     pub(super) on_term: Option<String>,
+    /// `$0` and the arguments of the script, or of the function that runs.
+    pub(super) positional: Vec<String>,
     functions: BTreeMap<String, Rc<List>>,
     /// The printed text that has no end of line yet.
     line: String,
@@ -101,6 +103,7 @@ impl<'a, 'f> Machine<'a, 'f> {
             varies: false,
             ends_within_line: false,
             on_term: None,
+            positional: Vec::new(),
             functions: BTreeMap::new(),
             line: String::new(),
             captured: Vec::new(),
@@ -352,7 +355,10 @@ impl<'a, 'f> Machine<'a, 'f> {
                 return Err(Halt::Unknown);
             }
             self.calls += 1;
+            let of_function = self.positional.first().into_iter().chain(arguments).cloned().collect();
+            let of_caller = std::mem::replace(&mut self.positional, of_function);
             let ran = self.list(&body);
+            self.positional = of_caller;
             self.calls -= 1;
             return match ran {
                 Err(Halt::Return(code)) => Ok(code),
@@ -450,6 +456,10 @@ impl<'a, 'f> Machine<'a, 'f> {
         let value = match name {
             "?" => Some(self.status.to_string()),
             "$" => Some("1".to_owned()),
+            "#" => Some(self.positional.len().saturating_sub(1).to_string()),
+            number if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                number.parse().ok().and_then(|number: usize| self.positional.get(number).cloned())
+            }
             "RANDOM" if !self.variables.contains_key(name) => Some(self.next_random().to_string()),
             "HOSTNAME" if !self.variables.contains_key(name) => Some(self.host_name.clone()),
             _ => self.variables.get(name).cloned(),
@@ -460,8 +470,10 @@ impl<'a, 'f> Machine<'a, 'f> {
             (None, _) if self.has_unknown_variables && !self.variables.contains_key(name) => {
                 Err(Halt::Unknown)
             }
-            // Arguments of the script, and what the image sets.
-            (None, _) if matches!(name, "#" | "@" | "*" | "PATH" | "HOME" | "PWD") => Err(Halt::Unknown),
+            // All arguments at once.
+            (None, _) if matches!(name, "@" | "*") && self.positional.len() > 1 => Err(Halt::Unknown),
+            // What the image sets.
+            (None, _) if matches!(name, "PATH" | "HOME" | "PWD") => Err(Halt::Unknown),
             (None, default) => Ok(default.unwrap_or_default().to_owned()),
         }
     }

@@ -300,6 +300,19 @@ fn what_a_script_costs_is_bounded() {
     }
 }
 
+/// A script with arguments counted as not understood, and functions saw none of theirs.
+#[test]
+fn scripts_and_functions_have_arguments() {
+    let run = |words: &[&str]| outcome(World::new().run_on(0, "u", json!({"command": words})));
+    let printed = |words: &[&str]| run(words).unwrap().1;
+    assert_eq!(run(&["sh", "-c", "sleep 5", "/crash/missing"]), Some((Some((0, 5000)), vec![])));
+    assert_eq!(printed(&["sh", "-c", "echo $0 $1 $2 $#", "a", "b", "c"]), ["0ms a b c 2"]);
+    assert_eq!(printed(&["sh", "-c", "echo $0 $#$1 $@"]), ["0ms sh 0"]);
+    let nested = "f() { echo $0 $1 $#; }; g() { f in; echo $1; }; g out; echo $1";
+    assert_eq!(printed(&["sh", "-c", nested, "x", "y"]), ["0ms x in 1", "0ms out", "0ms y"]);
+    assert_eq!(run(&["sh", "-c", "echo $@", "a", "b"]), None);
+}
+
 /// A pod of thousands of containers, each within the bounds of one, took minutes and gigabytes.
 #[test]
 fn what_the_containers_of_a_pod_cost_is_bounded_together() {
@@ -318,6 +331,12 @@ fn what_the_containers_of_a_pod_cost_is_bounded_together() {
     let effort = Effort::new();
     let long = json!({"command": ["true"], "env": [{"name": "A", "value": "x".repeat(1 << 20)}]});
     let ends = |run: Option<Run>| run.is_some_and(|run| run.exit.is_some());
+    // What is too long for a process has cost something, too.
+    let too_long = json!({"command": ["true"], "env": [
+        {"name": "A", "value": "x".repeat(1 << 20)}, {"name": "B", "value": "$(A)$(A)"}]});
+    let wasted = Effort::new();
+    let refused = (0..100).take_while(|_| world.run_with(&wasted, 0, "u", too_long.clone()).is_none());
+    assert!(refused.count() < 10, "{} are left", wasted.left());
     assert_eq!((0..100).take_while(|_| ends(world.run_with(&effort, 0, "u", long.clone()))).count(), 15);
 }
 

@@ -198,6 +198,14 @@ fn coerce(custom: &CustomInfo, version: &str, object: &mut Value) {
     structural::drop_nulls(&schema.schema, object);
 }
 
+/// Brings a written object of a built-in kind into the form that it has after it was converted to the storage version and
+/// back, as every object in Kubernetes is. Only conversions that add something to the object change it.
+pub(crate) fn round_trip(info: &ResourceInfo, object: &mut Value) {
+    if built_in(info) == Some(Conversion::HorizontalPodAutoscaler) {
+        *object = from_storage_version(info, to_storage_version(info, object.take()));
+    }
+}
+
 /// Converts an object of a built-in kind from the storage version to the version of this resource.
 fn from_storage_version(info: &ResourceInfo, object: Value) -> Value {
     match built_in(info) {

@@ -33,10 +33,12 @@ pub(crate) fn prefix() -> String {
 
 /// Sets the `storedVersions` in a CRD's status: the previous ones and the present storage version.
 pub(crate) fn prepare(definition: &mut Value, old: Option<&Value>) {
-    let stored = storage_version(definition).to_owned();
+    let stored = storage_version(definition).map(str::to_owned);
     let mut versions =
         old.and_then(|it| it["status"]["storedVersions"].as_array().cloned()).unwrap_or_default();
-    if !stored.is_empty() && !versions.iter().any(|it| *it == *stored) {
+    if let Some(stored) = stored
+        && !versions.iter().any(|it| *it == *stored)
+    {
         versions.push(stored.into());
     }
     if !definition["status"].is_object() {
@@ -45,10 +47,11 @@ pub(crate) fn prepare(definition: &mut Value, old: Option<&Value>) {
     definition["status"]["storedVersions"] = versions.into();
 }
 
-fn storage_version(definition: &Value) -> &str {
+/// The name of the storage version, which may be empty in an invalid definition.
+fn storage_version(definition: &Value) -> Option<&str> {
     let versions = definition["spec"]["versions"].as_array();
     let storage = versions.into_iter().flatten().find(|it| it["storage"] == true);
-    storage.and_then(|it| it["name"].as_str()).unwrap_or_default()
+    storage.map(|it| it["name"].as_str().unwrap_or_default())
 }
 
 /// Processes the CRDs of a store.

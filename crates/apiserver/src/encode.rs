@@ -50,19 +50,6 @@ impl EncodedObject {
         Self { bytes, metadata_end: encoded.metadata_end + member.len(), ..encoded }
     }
 
-    /// An object that consists of nothing but metadata, given as JSON. API versions and kinds need no
-    /// escaping.
-    pub(crate) fn bare(api_version: &str, kind: &str, metadata: &str, revision: u64) -> Self {
-        let mut text = format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","#);
-        let metadata_at = text.len();
-        text.push_str("\"metadata\":");
-        text.push_str(metadata);
-        let metadata_end = text.len();
-        text.push('}');
-        let version_at = metadata_at + "\"metadata\":{".len();
-        Self { bytes: text.into(), metadata_at, version_at, metadata_end, revision }
-    }
-
     /// An object whose bytes and header were made by `encode_object`.
     pub(crate) fn new(bytes: Bytes, header: &Header, revision: u64) -> Self {
         Self {
@@ -234,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_version_goes_into_the_metadata() {
-        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}});
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {}});
         let shown = EncodedObject::encode(&object, 70);
         let mut out = Vec::new();
         shown.write(&mut out);
@@ -243,9 +230,9 @@ mod tests {
         assert_eq!(
             String::from_utf8(out).unwrap(),
             concat!(
-                r#"{"apiVersion":"v1","kind":"Pod","metadata":{"resourceVersion":"70","name":"p"},"spec":{}}"#,
-                r#"{"metadata":{"resourceVersion":"70","name":"p"},"spec":{}}"#,
-                r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"70","name":"p"}}"#,
+                r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","resourceVersion":"70","labels":{"a":"b"}},"spec":{}}"#,
+                r#"{"metadata":{"name":"p","resourceVersion":"70","labels":{"a":"b"}},"spec":{}}"#,
+                r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"p","resourceVersion":"70","labels":{"a":"b"}}}"#,
             )
         );
     }

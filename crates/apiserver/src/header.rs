@@ -1,7 +1,8 @@
 //! The header of a stored object, and the canonical bytes that belong to it.
 //!
-//! The bytes are JSON with a fixed order of the outer fields: `{"apiVersion":…,"kind":…,"metadata":{…},…}`.
-//! They lack the resourceVersion, which is known only at commit. The header holds the offsets where the
+//! The bytes are JSON with Kubernetes' order of keys: built-in objects are `{"kind":…,"apiVersion":…,"metadata":{…},…}` with
+//! the fields of Go's structs in their order, custom resources `{"apiVersion":…,"kind":…,"metadata":{…},…}` with sorted
+//! fields. Objects that older versions of this server have stored are all sorted. The bytes lack the resourceVersion, which is known only at commit. The header holds the offsets where the
 //! metadata begins, where the resourceVersion is inserted and where the metadata ends, so that responses are
 //! written from slices.
 
@@ -12,6 +13,8 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use evenkeel_schema::api_resources::split_api_version;
+use evenkeel_schema::json_order::KeyOrder;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -26,7 +29,7 @@ use crate::field_selectors;
 pub struct Header {
     /// The offset of `"metadata":`; before it are `{`, `apiVersion` and `kind`.
     pub(crate) metadata_at: u32,
-    /// The offset after `"metadata":{`, where the resourceVersion is inserted.
+    /// The offset in the metadata where the resourceVersion is inserted, with a comma after it.
     pub(crate) version_at: u32,
     /// The offset after the metadata's closing brace.
     pub(crate) metadata_end: u32,
@@ -172,17 +175,79 @@ struct Owner<'a> {
     uid: Cow<'a, str>,
 }
 
+/// The names of the metadata's fields before the resourceVersion in an object with the order of Go's struct. All of them
+/// hold strings.
+const BEFORE_VERSION: [&str; 5] = ["name", "generateName", "namespace", "selfLink", "uid"];
+/// The only stored field of the metadata after the resourceVersion if the fields are sorted.
+const AFTER_VERSION: &str = "uid";
+
+/// Whether the bytes of an object have the order of Go's structs; otherwise they are sorted.
+fn has_struct_order(value: &[u8]) -> bool {
+    value.starts_with(b"{\"kind\":")
+}
+
+/// Whether a field of the metadata is behind the resourceVersion.
+fn follows_version(name: &str, has_struct_order: bool) -> bool {
+    if has_struct_order { !BEFORE_VERSION.contains(&name) } else { name == AFTER_VERSION }
+}
+
+/// Finds the offset of the first field behind the resourceVersion in the text of the metadata; the beginning if there is
+/// none.
+fn version_place(metadata: &str, uid: &str, has_struct_order: bool) -> usize {
+    const START: usize = "{".len();
+    let place = if has_struct_order {
+        let mut at = START;
+        loop {
+            let rest = &metadata[at..];
+            let Some((name, value)) = rest.strip_prefix('"').and_then(|rest| rest.split_once("\":")) else {
+                break None;
+            };
+            if follows_version(name, true) {
+                break Some(at);
+            }
+            let Some(len) = string_len(value) else { break None };
+            at = metadata.len() - value.len() + len;
+            match metadata.as_bytes().get(at) {
+                Some(b',') => at += 1,
+                _ => break None,
+            }
+        }
+    } else {
+        let last = metadata.len() as isize - format!("\"{AFTER_VERSION}\":\"{uid}\"}}").len() as isize;
+        let at = usize::try_from(last).ok();
+        at.filter(|at| metadata.get(*at..).is_some_and(|rest| rest.starts_with("\"uid\":\"")))
+    };
+    place.unwrap_or(START)
+}
+
+/// The length of the JSON string at the beginning of a text.
+fn string_len(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' if at == 0 => {}
+            _ if at == 0 => return None,
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Parses the header from canonical bytes. It reads only the fields that it needs, because opening a large
 /// data directory spends its time here.
 fn read(value: &Bytes) -> Result<Header, String> {
     let outer: Outer<'_> = serde_json::from_slice(value).map_err(|error| error.to_string())?;
     let begin = "{\"apiVersion\":,\"kind\":,".len() + outer.api_version.get().len() + outer.kind.get().len();
     let metadata_at = begin;
-    let version_at = metadata_at + "\"metadata\":{".len();
-    let metadata_end = version_at - 1 + outer.metadata.get().len();
-    let is_canonical = value.starts_with(b"{\"apiVersion\":")
-        && value.get(metadata_at..version_at) == Some(b"\"metadata\":{".as_slice())
-        && value.get(version_at - 1..metadata_end) == Some(outer.metadata.get().as_bytes());
+    let metadata_start = metadata_at + "\"metadata\":".len();
+    let metadata_end = metadata_start + outer.metadata.get().len();
+    let is_canonical = (value.starts_with(b"{\"apiVersion\":") || has_struct_order(value))
+        && value.get(metadata_at..metadata_start) == Some(b"\"metadata\":".as_slice())
+        && value.get(metadata_start..metadata_end) == Some(outer.metadata.get().as_bytes())
+        && outer.metadata.get().starts_with('{');
     if !is_canonical {
         return Err("not in canonical form".to_owned());
     }
@@ -195,6 +260,8 @@ fn read(value: &Bytes) -> Result<Header, String> {
     } else {
         Box::default()
     };
+    let version_at =
+        metadata_start + version_place(outer.metadata.get(), &metadata.uid, has_struct_order(value));
     let offset = |at: usize| u32::try_from(at).map_err(|_| "too large".to_owned());
     Ok(Header {
         metadata_at: offset(metadata_at)?,
@@ -259,18 +326,18 @@ impl Plain<'_> {
     /// canonical order; there must be at least one.
     pub(crate) fn encode(&self, rest: impl FnOnce(&mut String)) -> (Bytes, Header) {
         let mut out = String::with_capacity(1024);
-        out.extend([r#"{"apiVersion":""#, self.api_version, r#"","kind":""#, self.kind, r#"","#]);
+        out.extend([r#"{"kind":""#, self.kind, r#"","apiVersion":""#, self.api_version, r#"","#]);
         let metadata_at = out.len() as u32;
-        out.push_str(r#""metadata":{"#);
-        let version_at = out.len() as u32;
-        write_texts(&mut out, "annotations", self.annotations);
-        out.extend([r#""creationTimestamp":""#, self.created, r#"","#]);
-        write_texts(&mut out, "labels", self.labels);
-        out.extend([r#""name":""#, self.name, r#"","#]);
+        out.extend([r#""metadata":{"name":""#, self.name, r#"","#]);
         if !self.namespace.is_empty() {
             out.extend([r#""namespace":""#, self.namespace, r#"","#]);
         }
-        out.extend([r#""uid":""#, self.uid, r#""}"#]);
+        out.extend([r#""uid":""#, self.uid, r#"","#]);
+        let version_at = out.len() as u32;
+        out.extend([r#""creationTimestamp":""#, self.created, r#"""#]);
+        write_texts(&mut out, "labels", self.labels);
+        write_texts(&mut out, "annotations", self.annotations);
+        out.push('}');
         let metadata_end = out.len() as u32;
         out.push(',');
         rest(&mut out);
@@ -294,50 +361,73 @@ impl Plain<'_> {
     }
 }
 
-/// Writes a map of strings and a comma after it; nothing if the map is empty.
+/// Writes a map of strings and a comma before it; nothing if the map is empty.
 fn write_texts(out: &mut String, member: &str, texts: &[(&str, &str)]) {
     if texts.is_empty() {
         return;
     }
-    out.extend(["\"", member, "\":{"]);
+    out.extend([",\"", member, "\":{"]);
     for (at, (key, value)) in texts.iter().enumerate() {
         out.extend([if at > 0 { ",\"" } else { "\"" }, key, "\":\"", value, "\""]);
     }
-    out.push_str("},");
+    out.push('}');
 }
 
 fn write_encoded(out: &mut Vec<u8>, object: &Value) -> Header {
     let empty = Map::new();
     let map = object.as_object().unwrap_or(&empty);
+    let text = |field: &str| map.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = split_api_version(text("apiVersion"));
+    let order = KeyOrder::of_kind(group, version, text("kind"));
     out.push(b'{');
-    for key in ["apiVersion", "kind"] {
+    for key in if order.is_struct() { ["kind", "apiVersion"] } else { ["apiVersion", "kind"] } {
         write_member(out, key, map.get(key).unwrap_or(&Value::Null));
         out.push(b',');
     }
     let metadata_at = out.len() as u32;
     out.extend_from_slice(b"\"metadata\":{");
-    let version_at = out.len() as u32;
-    write_members(out, map.get("metadata").and_then(Value::as_object), &["resourceVersion"]);
+    let start = out.len() as u32;
+    let mut version_at = None;
+    let metadata = map.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    write_members(out, order.member("metadata"), metadata, &["resourceVersion"], |name, at| {
+        if version_at.is_none() && follows_version(name, order.is_struct()) {
+            version_at = Some(at as u32);
+        }
+    });
     out.push(b'}');
     let metadata_end = out.len() as u32;
     if map.keys().any(|key| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata")) {
         out.push(b',');
-        write_members(out, Some(map), &["apiVersion", "kind", "metadata"]);
+        write_members(out, order, map, &["apiVersion", "kind", "metadata"], |_, _| {});
     }
     out.push(b'}');
-    Header::of(object, Offsets { metadata_at, version_at, metadata_end })
+    // Without a field behind it, the resourceVersion goes to the beginning.
+    Header::of(object, Offsets { metadata_at, version_at: version_at.unwrap_or(start), metadata_end })
 }
 
-/// Writes the fields of a map, separated by commas, except for those in `without`.
-fn write_members(out: &mut Vec<u8>, map: Option<&Map<String, Value>>, without: &[&str]) {
+/// Writes the fields of a map, separated by commas, except for those in `without`. Calls `note` with the name and the
+/// offset of each.
+fn write_members(
+    out: &mut Vec<u8>,
+    order: KeyOrder,
+    map: &Map<String, Value>,
+    without: &[&str],
+    mut note: impl FnMut(&str, usize),
+) {
     let mut first = true;
-    for (key, value) in map.into_iter().flatten().filter(|(key, _)| !without.contains(&key.as_str())) {
+    order.visit(map, &mut |name, value, written| {
+        if without.contains(&name) {
+            return;
+        }
         if !first {
             out.push(b',');
         }
         first = false;
-        write_member(out, key, value);
-    }
+        note(name, out.len());
+        write_json(out, name);
+        out.push(b':');
+        written.append(out, value);
+    });
 }
 
 fn write_member(out: &mut Vec<u8>, key: &str, value: &Value) {
@@ -384,7 +474,7 @@ mod tests {
         let (bytes, header) = encode_object(&object);
         assert_eq!(
             &bytes[..],
-            br#"{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":"1","b":"2"},"name":"p"},"spec":{"a":1}}"#
+            br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","labels":{"a":"1","b":"2"}},"spec":{"a":1}}"#
         );
         assert_eq!(header.label("b"), Some("2"));
         assert_eq!(&bytes[header.metadata_end as usize..], br#","spec":{"a":1}}"#);
@@ -404,10 +494,59 @@ mod tests {
         assert!(again.deleting && again.finalizers && &*again.owners[0] == "o");
     }
 
+    /// Where the resourceVersion is inserted into the bytes, and what the header says after the bytes were read again.
+    fn placed(object: Value) -> String {
+        let (bytes, header) = encode_object(&object);
+        let again = Header::parse("/k", &bytes).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{header:?}"));
+        let (before, after) = bytes.split_at(header.version_at as usize);
+        String::from_utf8([before, b"^", after].concat()).unwrap()
+    }
+
+    #[test]
+    fn the_resource_version_has_its_place_in_the_order() {
+        let metadata = json!({"name": "a \\\"b\":", "namespace": "n", "uid": "u", "labels": {"uid": "u"},
+            "creationTimestamp": "t", "generation": 1});
+        let of = |kind: &str, metadata: &Value| {
+            placed(
+                json!({"apiVersion": if kind == "Pod" { "v1" } else { "g/v1" }, "kind": kind, "metadata": metadata}),
+            )
+        };
+        assert_eq!(
+            of("Pod", &metadata),
+            concat!(
+                r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a \\\"b\":","namespace":"n","uid":"u","#,
+                r#"^"generation":1,"creationTimestamp":"t","labels":{"uid":"u"}}}"#
+            )
+        );
+        assert_eq!(
+            of("X", &metadata),
+            concat!(
+                r#"{"apiVersion":"g/v1","kind":"X","metadata":{"creationTimestamp":"t","generation":1,"#,
+                r#""labels":{"uid":"u"},"name":"a \\\"b\":","namespace":"n",^"uid":"u"}}"#
+            )
+        );
+        let name = json!({"name": "a"});
+        assert_eq!(of("Pod", &name), r#"{"kind":"Pod","apiVersion":"v1","metadata":{^"name":"a"}}"#);
+        assert_eq!(of("X", &name), r#"{"apiVersion":"g/v1","kind":"X","metadata":{^"name":"a"}}"#);
+        assert_eq!(of("X", &json!({})), r#"{"apiVersion":"g/v1","kind":"X","metadata":{^}}"#);
+    }
+
+    /// Older versions of the server stored built-in objects with sorted keys.
+    #[test]
+    fn sorted_built_in_objects_are_still_read() {
+        let bytes = Bytes::from(
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":"1"},"name":"p","uid":"u"},"spec":{}}"#,
+        );
+        let header = Header::parse("/k", &bytes).unwrap();
+        assert_eq!(header.damage, None);
+        assert_eq!(&bytes[header.version_at as usize..], br#""uid":"u"},"spec":{}}"#);
+    }
+
     #[test]
     fn what_is_not_canonical_is_damaged() {
         for bytes in
-            [r#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#, r#"{"apiVersion":"v1","kind":"Pod"}"#, "{"]
+            [r#"{"kind":"Pod","metadata":{},"apiVersion":"v1"}"#, r#"{"apiVersion":"v1","kind":"Pod"}"#, "{"]
         {
             let header = Header::parse("/registry/core/pods/a/b", &Bytes::from(bytes)).unwrap();
             assert!(header.damage.is_some(), "{bytes}");

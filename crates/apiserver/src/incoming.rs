@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::normalize::{normalize_metadata, normalize_since};
-use evenkeel_schema::strict_decoding;
+use evenkeel_schema::strict_decoding::{self, DecodingErrors};
 use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
 use evenkeel_schema::{defaults, empties, empty_lists, floats};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::ResourceInfo;
 use crate::context::RequestContext;
+use crate::conversion;
 use crate::decode::{self, Decoded, Expected, Media};
 use crate::members::set_or_remove;
 use crate::request::{FieldValidation, WriteQuery};
@@ -19,6 +20,18 @@ use crate::status::{Result, Status, quote};
 /// The common end of both warnings about duplicate owner references.
 const DEDUPLICATED: &str = "API server dedups owner references in 1.20+, and may reject such requests as \
                                        early as 1.24; please fix your requests; duplicate UID(s) observed: ";
+
+/// What produced an object that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A body, or a patch whose result is decoded like a body.
+    Decoded,
+    /// A server-side apply. Its result never goes through the decoder that drops nulls and refuses mistyped metadata, so
+    /// Kubernetes refuses a map that the apply emptied as null.
+    Applied,
+    /// A mutating webhook or policy. Its result is not decoded, but nulls are dropped.
+    Mutated,
+}
 
 /// The object in a write request.
 #[derive(Debug)]
@@ -49,7 +62,7 @@ impl Incoming {
             ctx.request.note_floats(floats::find(body));
         }
         let mut incoming = Self { object };
-        odd.extend(incoming.shape(ctx, None));
+        odd.extend(incoming.shape(ctx, None, Source::Decoded).map_err(|why| cannot_handle(ctx, &why))?);
         Self::report(ctx, query.validation, odd)?;
         if let Some(trail) = ctx.audit {
             trail.note_object(&incoming.object);
@@ -62,21 +75,15 @@ impl Incoming {
     ///
     /// `old` is the stored object from which this one was made. Fields equal to those in `old` are already
     /// normalized and are skipped.
-    pub(crate) fn shape(&mut self, ctx: &RequestContext<'_>, old: Option<&Value>) -> Vec<String> {
-        self.shape_by(ctx, old, structural::default)
-    }
-
-    /// Normalizes and defaults the result of a server-side apply, like `shape`.
-    pub(crate) fn shape_applied(&mut self, ctx: &RequestContext<'_>, old: Option<&Value>) -> Vec<String> {
-        self.shape_by(ctx, old, structural::default_applied)
-    }
-
-    fn shape_by(
+    ///
+    /// # Errors
+    /// Why a decoded custom resource is refused: its metadata, or that of an embedded resource, has a wrong type.
+    pub(crate) fn shape(
         &mut self,
         ctx: &RequestContext<'_>,
         old: Option<&Value>,
-        default: fn(&types::Schema, &mut Value),
-    ) -> Vec<String> {
+        source: Source,
+    ) -> std::result::Result<Vec<String>, String> {
         if !self.object["metadata"].is_object() {
             self.object["metadata"] = Value::Object(Map::new());
         }
@@ -84,13 +91,27 @@ impl Incoming {
         let mut odd = Vec::new();
         if let Some(custom) = &info.custom {
             drop_empty(&mut self.object["metadata"]);
-            odd.extend(unknown_metadata(&self.object["metadata"]));
-            if !custom.preserve_unknown_fields {
-                let unknown = structural::prune(&custom.schema, &mut self.object);
-                odd.extend(unknown.iter().map(|it| format!("unknown field {}", quote(it))));
+            let found = metadata_errors(&self.object["metadata"]);
+            if let Some(why) = found.refusal.filter(|_| source == Source::Decoded) {
+                return Err(why);
             }
+            odd.extend(unknown_metadata(&found.strict));
+            let mut unknown = Vec::new();
+            if !custom.preserve_unknown_fields {
+                unknown = structural::prune(&custom.schema, &mut self.object);
+            }
+            match structural::coerce(&custom.schema, &mut self.object) {
+                Ok(more) => unknown.extend(more),
+                Err(error) if source == Source::Decoded => return Err(error.to_string()),
+                // Validation refuses it.
+                Err(_) => {}
+            }
+            odd.extend(unknown.iter().map(|it| format!("unknown field {}", quote(it))));
             normalize_metadata(&mut self.object["metadata"]);
-            default(&custom.schema, &mut self.object);
+            match source {
+                Source::Applied => structural::default_applied(&custom.schema, &mut self.object),
+                Source::Decoded | Source::Mutated => structural::default(&custom.schema, &mut self.object),
+            }
         } else {
             let (group, version, kind) = (&info.group, &info.version, &info.kind);
             let forgets = clears_managed_fields(&self.object);
@@ -102,11 +123,12 @@ impl Incoming {
                 evenkeel_schema::prepare::string_data(&mut self.object);
             }
             defaults::apply_since(group, version, kind, &mut self.object, old);
+            conversion::round_trip(info, &mut self.object);
             if forgets {
                 self.object["metadata"]["managedFields"] = json!([{}]);
             }
         }
-        odd
+        Ok(odd)
     }
 
     /// Refuses, warns of or ignores unknown and duplicate fields.
@@ -171,14 +193,16 @@ impl Incoming {
     }
 }
 
-/// Returns the unknown fields in the metadata of a custom resource, in the words of strict decoding.
-fn unknown_metadata(metadata: &Value) -> Vec<String> {
+/// The errors with which Go decodes the metadata of a custom resource.
+fn metadata_errors(metadata: &Value) -> DecodingErrors {
+    let schema = types::builtin_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+    schema.map(|schema| strict_decoding::decode_value(schema, "ObjectMeta", metadata)).unwrap_or_default()
+}
+
+/// Turns the strict errors of metadata into those of the whole object.
+fn unknown_metadata(errors: &[String]) -> impl Iterator<Item = String> {
     const FOUND: &str = "unknown field \"";
-    let Some(schema) = types::builtin_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") else {
-        return Vec::new();
-    };
-    let found = strict_decoding::decode_value(schema, "ObjectMeta", metadata).strict;
-    found.iter().filter_map(|it| Some(format!("{FOUND}metadata.{}", it.strip_prefix(FOUND)?))).collect()
+    errors.iter().filter_map(|it| Some(format!("{FOUND}metadata.{}", it.strip_prefix(FOUND)?)))
 }
 
 /// Removes duplicate owner references after mutation, because a patch is not checked before.
@@ -217,19 +241,13 @@ fn examine(
     media: Media,
     decoded: &mut Decoded,
 ) -> Option<String> {
-    let Some(schema) = schema else { return metadata_refusal(&decoded.object) };
+    let Some(schema) = schema else { return metadata_errors(decoded.object.get("metadata")?).refusal };
     if media == Media::Protobuf {
         return None;
     }
     let findings = strict_decoding::decode_value(schema, &info.kind, &decoded.object);
     decoded.oddities.0.extend(findings.strict);
     findings.refusal
-}
-
-/// The error with which Go would refuse the metadata of a custom resource, if any.
-fn metadata_refusal(object: &Value) -> Option<String> {
-    let schema = types::builtin_type("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
-    strict_decoding::decode_value(schema, "ObjectMeta", object.get("metadata")?).refusal
 }
 
 /// Removes empty fields from the metadata of a custom resource, as if it had passed through a Go struct.

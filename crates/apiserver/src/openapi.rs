@@ -83,6 +83,7 @@ impl OpenApi {
             // Kubernetes sends neither a text nor its type.
             let mut response = Response::new(Body::empty());
             *response.status_mut() = http::StatusCode::NOT_FOUND;
+            response.extensions_mut().insert(respond::Untyped);
             return Ok(response);
         };
         let format = accepted(request, "v3")?;

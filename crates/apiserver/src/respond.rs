@@ -155,6 +155,10 @@ pub(crate) fn repeat_audit_id(response: &mut Response<Body>, headers: &HeaderMap
     }
 }
 
+/// Marks an answer that has neither a body nor a type, in its extensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Untyped;
+
 /// Adds the headers that nearly all responses have, unless the response sets them itself.
 ///
 /// The header map is that of the request, which is no longer needed. hyper reuses the map for the next
@@ -162,7 +166,9 @@ pub(crate) fn repeat_audit_id(response: &mut Response<Body>, headers: &HeaderMap
 pub(crate) fn dress(response: &mut Response<Body>, mut headers: HeaderMap) {
     headers.clear();
     // These answers have neither a body nor a type; others without a body keep the type.
-    if !matches!(response.status(), http::StatusCode::NO_CONTENT | http::StatusCode::FOUND) {
+    let is_untyped = matches!(response.status(), http::StatusCode::NO_CONTENT | http::StatusCode::FOUND)
+        || response.extensions().get::<Untyped>().is_some();
+    if !is_untyped {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));

@@ -26,6 +26,8 @@ pub(crate) struct Strategy {
     pub(crate) deletion: Deletion,
     /// The warning about a deletion whose client names no propagation policy.
     pub(crate) deletion_warning: Option<&'static str>,
+    /// The names of objects that the system needs, which nobody may delete by name.
+    pub(crate) undeletable: &'static [&'static str],
     /// The warning that is sent with every response, for a resource that is deprecated.
     pub(crate) deprecation: Option<&'static str>,
     /// Whether objects define resources that the server serves.
@@ -110,6 +112,7 @@ impl Strategy {
         ignores_dependents: false,
         deletion: Deletion::Immediate,
         deletion_warning: None,
+        undeletable: &[],
         deprecation: None,
         declares_resources: false,
         allocates_addresses: false,

@@ -10,6 +10,7 @@ mod stream;
 mod token;
 
 use bytes::Bytes;
+use evenkeel_schema::json_order;
 use http::Response;
 use serde_json::Value;
 
@@ -55,13 +56,13 @@ pub(crate) async fn review(
     managed_fields::track(ctx, &mut incoming.object, None).await;
     if resource == Unstored::TokenReview {
         let answer = authenticate::token_review(&ctx.services.authentication, incoming.object)?;
-        return Ok(respond::json(201, answer.to_string()));
+        return Ok(respond::json(201, json_order::print(&answer)));
     }
     let authorizer = &*ctx.services.authorizer;
     let now = ctx.services.env.now();
     let answer = authorize::review(authorizer, ctx.user, resource, incoming.object, now);
     let object = answer.ok_or_else(Status::method_not_allowed)??;
-    Ok(respond::json(201, object.to_string()))
+    Ok(respond::json(201, json_order::print(&object)))
 }
 
 /// Decodes a body whose kind differs from the resource's.

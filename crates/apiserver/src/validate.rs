@@ -1,5 +1,6 @@
 //! Validation of objects by the rules of their kind.
 
+mod claim;
 mod scale;
 
 use evenkeel_schema::field::FieldError;
@@ -49,7 +50,7 @@ fn check(ctx: &RequestContext<'_>, object: &Value, old: Option<&Value>, subresou
 
 /// Validates an object of a built-in kind.
 ///
-/// The rules do not distinguish empty lists and maps from absent ones, but messages do.
+/// The rules of most kinds do not distinguish empty lists and maps from absent ones, but messages do.
 fn built_in(
     ctx: &RequestContext<'_>,
     object: &Value,
@@ -59,8 +60,13 @@ fn built_in(
     let info = &ctx.info;
     let of = |object: &Value| {
         let (group, version, kind) = (&info.group, &info.version, &info.kind);
-        evenkeel_schema::validate::validate(group, version, kind, object, old, subresource)
+        let mut errors = claim::check(ctx, object, old, subresource);
+        errors.extend(evenkeel_schema::validate::validate(group, version, kind, object, old, subresource));
+        errors
     };
+    if evenkeel_schema::validate::distinguishes_empty(&info.group, &info.kind) {
+        return of(ctx.request.with_empty(object).as_ref().unwrap_or(object));
+    }
     let errors = of(object);
     let written = if errors.is_empty() { None } else { ctx.request.with_empty(object) };
     match written.map(|written| of(&written)) {

@@ -13,5 +13,5 @@ pub(crate) use create::create;
 pub(crate) use delete::{
     DeleteOptions, IGNORE_READ_ERROR, check_preconditions, delete, delete_collection, delete_object,
 };
-pub(crate) use patch::{patch, patched_part};
+pub(crate) use patch::{MayApply, patch, patched_part};
 pub(crate) use update::{Writer, change, check_uid, conflict, update};

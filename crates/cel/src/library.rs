@@ -184,7 +184,9 @@ fn of_opaques<'a>(function: &str, a: &Opaque, b: &Value<'a>) -> Outcome<Value<'a
     match (a, other, b) {
         (Opaque::Format(format), _, Value::String(text)) => named::validate(format, text),
         (Opaque::Cidr(network), _, Value::String(text)) if function == "containsIP" => {
-            Ok(Value::Bool(network.contains(&net::parse_address(text)?)))
+            // Kubernetes blames the call, not the text.
+            let address = net::parse_address(text).map_err(|_| Fault::no_overload())?;
+            Ok(Value::Bool(network.contains(&address)))
         }
         (Opaque::Cidr(network), _, Value::String(text)) if function == "containsCIDR" => {
             Ok(Value::Bool(network.covers(&net::parse_network(text)?)))

@@ -169,6 +169,31 @@ impl Quantity {
         scaled(self.nano, NANO / 1000)
     }
 
+    /// Whether Kubernetes takes the quantity for a whole number. It decides that by the thousandths in 64 bits: too many of
+    /// them count as none if the quantity is decimal, and lose their upper bits if it is binary.
+    pub fn counts_as_whole(&self) -> bool {
+        self.milli_in_64_bits() % 1000 == 0
+    }
+
+    /// The amount in thousandths as Kubernetes computes it, without a check for overflow.
+    pub fn milli_in_64_bits(&self) -> i64 {
+        self.in_64_bits(NANO / 1000)
+    }
+
+    /// The amount in whole units as Kubernetes computes it, without a check for overflow.
+    pub fn value_in_64_bits(&self) -> i64 {
+        self.in_64_bits(NANO)
+    }
+
+    fn in_64_bits(&self, unit: i128) -> i64 {
+        let amount = self.nano / unit + if self.nano % unit == 0 { 0 } else { self.nano.signum() };
+        match (i64::try_from(amount), self.format) {
+            (Ok(amount), _) => amount,
+            (Err(_), Format::BinarySi) => amount as i64,
+            (Err(_), _) => 0,
+        }
+    }
+
     /// Whether the quantity is a whole number of thousandths.
     pub fn is_whole_milli(&self) -> bool {
         self.nano % (NANO / 1000) == 0
@@ -533,5 +558,17 @@ mod tests {
             let sum = Quantity::from_milli(a, Format::DecimalSi) + Quantity::from_milli(b, Format::DecimalSi);
             prop_assert_eq!(sum.milli_value(), a + b);
         }
+    }
+
+    #[test]
+    fn overflows_are_those_of_64_bits() {
+        let of = |text: &str| Quantity::parse(text).unwrap();
+        assert_eq!((of("1500m").milli_in_64_bits(), of("1500m").value_in_64_bits()), (1500, 2));
+        assert!(of("2").counts_as_whole() && !of("1500m").counts_as_whole());
+        // 1.5Ei are 3 << 59; times a thousand, that is more than 64 bits hold.
+        assert_eq!(of("1.5Ei").milli_in_64_bits(), -(4 << 60));
+        assert!(!of("1.5Ei").counts_as_whole());
+        assert_eq!(of("1e100").milli_in_64_bits(), 0);
+        assert!(of("1e100").counts_as_whole());
     }
 }

@@ -135,8 +135,20 @@ fn definition(name: &str, object: &mut Object) {
             }
             set(object, "conversion", json!({"strategy": "None"}));
         }
+        "CustomResourceDefinition" => stored_versions(object),
         "ServiceReference" => set(object, "port", 443),
         _ => {}
+    }
+}
+
+/// Adds the storage version to a status that names no stored version.
+fn stored_versions(definition: &mut Object) {
+    let versions = definition.get("spec").and_then(|spec| spec.get("versions")).and_then(Value::as_array);
+    let storage = versions.into_iter().flatten().find(|version| version["storage"] == true);
+    let Some(name) = storage.map(|version| version["name"].clone()) else { return };
+    let Some(Value::Object(status)) = definition.get_mut("status") else { return };
+    if status.get("storedVersions").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        status.insert("storedVersions".to_owned(), json!([name]));
     }
 }
 

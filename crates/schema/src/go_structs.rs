@@ -26,10 +26,19 @@ pub(crate) struct Message {
     flat: OnceLock<Vec<&'static Field>>,
     /// The fields of the JSON form, sorted by name.
     sorted: OnceLock<Vec<&'static Field>>,
+    /// The fields of the JSON form, sorted by name, with their places in the struct.
+    ranked: OnceLock<Vec<Ranked>>,
     /// The fields, sorted by their protobuf numbers.
     by_number: OnceLock<Vec<&'static Field>>,
     /// Whether one of its fields holds arbitrary JSON, which may be large and is never inspected.
     pub(crate) holds_raw: bool,
+}
+
+/// A field of a Go struct, with its place among the fields of the JSON form.
+#[derive(Debug)]
+pub(crate) struct Ranked {
+    pub(crate) rank: u32,
+    pub(crate) field: &'static Field,
 }
 
 /// A field of a Go struct.
@@ -124,6 +133,16 @@ impl Message {
         })
     }
 
+    /// The fields of the JSON form, sorted by name, with their places in the struct.
+    pub(crate) fn ranked(&'static self) -> &'static [Ranked] {
+        self.ranked.get_or_init(|| {
+            let mut ranked: Vec<Ranked> =
+                (0..).zip(self.flat()).map(|(rank, field)| Ranked { rank, field }).collect();
+            ranked.sort_by_key(|it| it.field.name);
+            ranked
+        })
+    }
+
     /// Returns the fields in the order of their protobuf numbers, in which Kubernetes writes them.
     pub(crate) fn by_number(&'static self) -> &'static [&'static Field] {
         self.by_number.get_or_init(|| {
@@ -180,6 +199,7 @@ fn parse(name: &'static str, block: &'static str) -> Message {
         fields,
         flat: OnceLock::new(),
         sorted: OnceLock::new(),
+        ranked: OnceLock::new(),
         by_number: OnceLock::new(),
         holds_raw,
     }

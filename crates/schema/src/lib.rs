@@ -16,6 +16,7 @@ mod go_structs;
 pub mod int_or_string;
 mod internal_structs;
 pub mod json;
+pub mod json_order;
 pub mod managed_fields;
 pub mod normalize;
 pub mod object_meta;

@@ -1,7 +1,7 @@
 //! The structural schemas of custom resources: compiled from a CustomResourceDefinition, then used to prune, default and
 //! validate objects.
 //!
-//! A write goes through [`prune`], [`default`] and [`validate`], in this order. [`definition::validate`] checks the
+//! A write goes through [`prune`], [`coerce`], [`default`] and [`validate`], in this order. [`definition::validate`] checks the
 //! definition itself. The messages are those of Kubernetes, word for word.
 
 mod compile;
@@ -20,6 +20,7 @@ use crate::types::Schema;
 
 pub use compile::compile;
 pub use defaulting::{default, default_applied, drop_nulls};
+pub use embedded::coerce;
 pub use pruning::{prune, prune_embedded};
 pub use rules::{RuleFindings, Rules};
 

@@ -74,6 +74,15 @@ pub fn validate(
     errors
 }
 
+/// Whether rules of this kind distinguish an empty list from an absent one. Its objects must be validated with the empty
+/// lists that the client wrote, although they are stored like absent ones.
+pub fn distinguishes_empty(group: &str, kind: &str) -> bool {
+    matches!(
+        (group, kind),
+        ("resource.k8s.io", "ResourceSlice") | ("apiextensions.k8s.io", "CustomResourceDefinition")
+    )
+}
+
 /// Validates a new object by the rules of its kind.
 fn create(group: &str, kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
     match (group, kind) {

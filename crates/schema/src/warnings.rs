@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use evenkeel_scalars::go;
 
 use crate::json::{Value, get};
+use crate::names;
 use crate::quantity::Quantity;
 use crate::read::Read as _;
 
@@ -39,6 +40,7 @@ pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<S
         ("", "PersistentVolumeClaim") => return storage::of_claim(object),
         ("storage.k8s.io", "StorageClass") => return storage::of_class(object),
         ("discovery.k8s.io", "EndpointSlice") => return of_slice(object, old),
+        ("networking.k8s.io", "Ingress") => return of_ingress(object, old),
         _ => {}
     }
     let path: &[&str] = match (group, kind) {
@@ -55,13 +57,47 @@ pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<S
         Some(_) if path.is_empty() => Vec::new(),
         Some(old) if generation(old) == generation(object) => Vec::new(),
         _ => {
-            let mut warnings =
-                get(object, path).map(|template| of_template(template, path)).unwrap_or_default();
+            let mut warnings: Vec<String> =
+                if old.is_none() { of_name(kind, object).into_iter().collect() } else { Vec::new() };
+            warnings
+                .extend(get(object, path).map(|template| of_template(template, path)).unwrap_or_default());
             if (group, kind) == ("apps", "StatefulSet") {
                 storage::of_stateful_set(object, &mut warnings);
             }
             warnings
         }
+    }
+}
+
+/// Warns about a name that is no DNS label, although it is used in the names of pods.
+fn of_name(kind: &str, object: &Value) -> Option<String> {
+    let used = match kind {
+        "Pod" => "the Pod's hostname",
+        "Deployment" | "ReplicaSet" | "ReplicationController" | "Job" | "CronJob" => {
+            "Pod names and hostnames"
+        }
+        _ => return None,
+    };
+    let name = object.at("metadata").str("name");
+    let wrong = if name.is_empty() { Vec::new() } else { names::dns1123_label(name) };
+    (!wrong.is_empty()).then(|| {
+        format!(
+            "metadata.name: this is used in {used}, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            wrong.join(" ")
+        )
+    })
+}
+
+fn of_ingress(ingress: &Value, old: Option<&Value>) -> Vec<String> {
+    let annotation = "kubernetes.io/ingress.class";
+    let is_old_form = ingress.at("metadata").at("annotations").has(annotation)
+        && !ingress.at("spec").has("ingressClassName");
+    match is_old_form && old.is_none() {
+        true => vec![format!(
+            "annotation {} is deprecated, please use 'spec.ingressClassName' instead",
+            go::quote(annotation)
+        )],
+        false => Vec::new(),
     }
 }
 
@@ -242,7 +278,7 @@ fn fractions(container: &Value, at: &str, warnings: &mut Vec<String>) {
         for list in ["limits", "requests"] {
             let quantity = get(container, &["resources", list, resource]).map(Quantity::from_json);
             if let Some(Ok(quantity)) = quantity
-                && !quantity.is_whole()
+                && !quantity.counts_as_whole()
             {
                 let text = go::quote(&quantity.to_string());
                 warnings.push(format!(
@@ -385,5 +421,39 @@ mod tests {
              treated as 1"
             ]
         );
+    }
+
+    #[test]
+    fn names_of_pods_are_labels() {
+        let told = |kind: &str, name: &str| {
+            let group = if kind == "Pod" { "" } else { "apps" };
+            of(group, kind, &json!({"metadata": {"name": name}, "spec": {}}), None)
+        };
+        assert_eq!(told("Deployment", "a-b"), [""; 0]);
+        assert_eq!(told("StatefulSet", "a.b"), [""; 0]);
+        assert_eq!(
+            told("Deployment", "a.b"),
+            [
+                "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [must not contain dots]"
+            ]
+        );
+        assert!(
+            told("Pod", "a.b")[0].starts_with("metadata.name: this is used in the Pod's hostname, which")
+        );
+    }
+
+    #[test]
+    fn the_annotation_of_an_ingress_class_is_deprecated() {
+        let mut ingress =
+            json!({"metadata": {"annotations": {"kubernetes.io/ingress.class": "a"}}, "spec": {}});
+        let told = |ingress: &Value| of("networking.k8s.io", "Ingress", ingress, None);
+        assert_eq!(
+            told(&ingress),
+            [
+                r#"annotation "kubernetes.io/ingress.class" is deprecated, please use 'spec.ingressClassName' instead"#
+            ]
+        );
+        ingress["spec"]["ingressClassName"] = json!("a");
+        assert_eq!(told(&ingress), [""; 0]);
     }
 }

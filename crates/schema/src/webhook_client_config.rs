@@ -1,5 +1,7 @@
 //! Validates the client configuration of a webhook, which is a URL or a Service.
 
+use evenkeel_scalars::go;
+
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::names;
@@ -56,6 +58,11 @@ fn service_path(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
 
 fn url(path: &Path<'_>, text: &str, errors: &mut Vec<FieldError>) {
     const FORM: &str = "; desired format: https://host[/path]";
+    if text.contains(|character: char| character.is_ascii_control()) {
+        let problem = format!("parse {}: net/url: invalid control character in URL", go::quote(text));
+        errors.push(FieldError::required(path, format!("url must be a valid URL: {problem}{FORM}")));
+        return;
+    }
     let mut refuse = |value: &str, what: &str, form: &str| {
         errors.push(FieldError::invalid(path, value, format!("{what}{form}")));
     };

@@ -11,7 +11,7 @@ use evenkeel_schema::admission::{Inputs, Policy, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::access::Access;
-use super::plugin::{Admission, Handles, Plugin};
+use super::plugin::{Admission, Handles, Operation, Plugin};
 use crate::ResourceInfo;
 use crate::admission_registration::{Binding, GROUP, Hook, Registered};
 use crate::context::RequestContext;
@@ -261,5 +261,34 @@ pub(super) fn request(admission: &Admission<'_>, matched: &Matched) -> Value {
         info.insert("extra".to_owned(), json!(user.extra));
     }
     request["userInfo"] = info.into();
+    request["options"] = options(admission);
     request
+}
+
+/// The options of the write. A patch appears as the create or update that it performs.
+fn options(admission: &Admission<'_>) -> Value {
+    let operation = admission.operation;
+    let kind = match operation {
+        // What connects has no options besides its object.
+        Operation::Connect => return Value::Null,
+        Operation::Create => "CreateOptions",
+        Operation::Update => "UpdateOptions",
+        Operation::Delete => "DeleteOptions",
+    };
+    let mut options = Map::new();
+    options.insert("kind".to_owned(), kind.into());
+    options.insert("apiVersion".to_owned(), "meta.k8s.io/v1".into());
+    if admission.dry_run {
+        options.insert("dryRun".to_owned(), json!(["All"]));
+    }
+    let named: &[&str] = match operation {
+        Operation::Delete => &["propagationPolicy"],
+        _ => &["fieldManager", "fieldValidation"],
+    };
+    for field in named {
+        if let Some(text) = admission.ctx.request.query.get(field).filter(|it| !it.is_empty()) {
+            options.insert((*field).to_owned(), text.into());
+        }
+    }
+    options.into()
 }

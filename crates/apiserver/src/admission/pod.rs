@@ -108,10 +108,17 @@ pub(super) struct Priority;
 
 impl Plugin for Priority {
     fn handles(&self) -> Handles {
-        CREATION
+        Handles {
+            operations: &[Operation::Create, Operation::Update],
+            resources: &[GroupResource::PODS, PRIORITY_CLASSES],
+            subresources: false,
+        }
     }
 
     fn mutate(&self, admission: &Admission<'_>, pod: &mut Value) -> Result<()> {
+        if admission.operation != Operation::Create || !admission.is_about(GroupResource::PODS) {
+            return Ok(());
+        }
         let spec = &mut pod["spec"];
         let name = spec["priorityClassName"].as_str().unwrap_or_default().to_owned();
         let class = if name.is_empty() { default_class(admission)? } else { class(admission, &name)? };
@@ -143,7 +150,23 @@ impl Plugin for Priority {
         }
         Ok(())
     }
+
+    /// Refuses a second default class.
+    fn validate(&self, admission: &Admission<'_>, class: &Value) -> Result<()> {
+        if !admission.is_about(PRIORITY_CLASSES) || class["globalDefault"] != true {
+            return Ok(());
+        }
+        let Some(default) = default_class(admission)? else { return Ok(()) };
+        let default = default["metadata"]["name"].as_str().unwrap_or_default();
+        if admission.operation == Operation::Update && class["metadata"]["name"] == default {
+            return Ok(());
+        }
+        let why = format!("PriorityClass {default} is already marked as default. Only one default can exist");
+        Err(Status::not_admitted("scheduling.k8s.io", "priorityclasses", admission.shown_name(), &why))
+    }
 }
+
+const PRIORITY_CLASSES: GroupResource = GroupResource::new("scheduling.k8s.io", "priorityclasses");
 
 fn classes() -> String {
     storage_prefix("scheduling.k8s.io", "priorityclasses")

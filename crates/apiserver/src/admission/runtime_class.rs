@@ -38,7 +38,9 @@ impl Plugin for RuntimeClass {
 
     fn validate(&self, admission: &Admission<'_>, pod: &Value) -> Result<()> {
         let class = class(admission, pod)?;
-        let given = &pod["spec"]["overhead"];
+        // An overhead that the client left empty counts as given.
+        let written = admission.ctx.request.with_empty(pod);
+        let given = &written.as_ref().unwrap_or(pod)["spec"]["overhead"];
         match &class["overhead"]["podFixed"] {
             Value::Null if !given.is_null() => Err(refuse(admission, WITHOUT_CLASS)),
             Value::Null => Ok(()),

@@ -23,7 +23,7 @@ use super::admission_policy::{Matched, matches, registered, request};
 use super::plugin::Admission;
 use crate::admission_registration::Webhook;
 use crate::context::RequestContext;
-use crate::incoming::Incoming;
+use crate::incoming::{Incoming, Source};
 use crate::status::{Result, Status, quote};
 use crate::webhook_client::CallError;
 use crate::{ResourceInfo, WebhookAnswer};
@@ -274,6 +274,6 @@ async fn patched(
     }
     let mut incoming = Incoming { object: new };
     // Unknown fields are dropped silently, because the webhook added them, not the client.
-    incoming.shape(ctx, Some(object));
+    let _ = incoming.shape(ctx, Some(object), Source::Mutated);
     Ok(Some(incoming.object))
 }

@@ -10,7 +10,7 @@ use super::{Authentication, ISSUER};
 use crate::body::Body;
 use crate::registry::storage_prefix;
 use crate::request::Request;
-use crate::status::{Result, Status};
+use crate::status::{Details, Result, Status};
 use crate::storage;
 use crate::{Header, respond};
 
@@ -33,10 +33,21 @@ pub(crate) fn answer(
     if request.method != Method::GET {
         return Some(Err(Status::method_not_allowed()));
     }
+    let accept = request.header("accept");
+    if !accepts(accept, content_type) {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {content_type}");
+        return Some(Err(Status::not_acceptable(message).with(Details::default())));
+    }
     let mut response = respond::json(200, document.to_string());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(CACHE_CONTROL, MAX_AGE);
     Some(Ok(response))
+}
+
+/// Whether an `Accept` header allows a media type. No header allows every type.
+fn accepts(header: &str, media_type: &str) -> bool {
+    let mut types = header.split(',').map(|it| it.split(';').next().unwrap_or_default().trim());
+    header.is_empty() || types.any(|it| it == "*/*" || it == media_type)
 }
 
 fn configuration(authentication: &Authentication, store: &Store<Header>) -> Value {

@@ -125,15 +125,19 @@ impl Content {
     fn print(&self, object: &Object, out: &mut String) {
         match self {
             Self::Role(rules, gathers) => {
-                if *gathers {
-                    out.push_str(r#""aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{""#);
-                    out.push_str(&aggregation_label(object.name));
-                    out.push_str(r#"":"true"}}]},"#);
-                }
                 print_list(out, r#""rules":"#, rules.iter().copied(), print_rule);
+                if *gathers {
+                    out.push_str(r#","aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{""#);
+                    out.push_str(&aggregation_label(object.name));
+                    out.push_str(r#"":"true"}}]}"#);
+                }
             }
             Self::Binding(role, subjects) => {
                 let kind = object.kind.trim_end_matches("Binding");
+                if !subjects.is_empty() {
+                    print_list(out, r#""subjects":"#, subjects.iter().copied(), print_subject);
+                    out.push(',');
+                }
                 out.extend([
                     r#""roleRef":{"apiGroup":""#,
                     GROUP,
@@ -143,9 +147,6 @@ impl Content {
                     role,
                     "\"}",
                 ]);
-                if !subjects.is_empty() {
-                    print_list(out, r#","subjects":"#, subjects.iter().copied(), print_subject);
-                }
             }
         }
     }
@@ -205,23 +206,23 @@ fn print_rule(out: &mut String, line: &str) {
     let (verbs, groups, resources) = (parts.next(), parts.next(), parts.next());
     let resources = resources.unwrap_or_default();
     out.push('{');
+    words(r#""verbs":"#, verbs.unwrap_or_default(), out);
     match groups.unwrap_or_default() {
-        "url" => words(r#""nonResourceURLs":"#, resources, out),
+        "url" => words(r#","nonResourceURLs":"#, resources, out),
         groups => {
-            words(r#""apiGroups":"#, groups, out);
+            words(r#","apiGroups":"#, groups, out);
+            words(r#","resources":"#, resources, out);
             if let Some(names) = parts.next() {
                 words(r#","resourceNames":"#, names, out);
             }
-            words(r#","resources":"#, resources, out);
         }
     }
-    words(r#","verbs":"#, verbs.unwrap_or_default(), out);
     out.push('}');
 }
 
 fn print_subject(out: &mut String, text: &str) {
     let (kind, name) = text.split_once(':').unwrap_or_default();
-    let group = |kind| [r#"{"apiGroup":""#, GROUP, r#"","kind":""#, kind, r#"","name":""#, name, "\"}"];
+    let group = |kind| [r#"{"kind":""#, kind, r#"","apiGroup":""#, GROUP, r#"","name":""#, name, "\"}"];
     match kind {
         "user" => out.extend(group("User")),
         "group" => out.extend(group("Group")),

@@ -28,8 +28,9 @@ pub(super) fn from_storage_version(mut scaler: Value) -> Value {
     if let Some(percent) = cpu {
         scaler["status"]["currentCPUUtilizationPercentage"] = percent;
     }
-    if let Some(current) = current {
-        annotations.insert(CURRENT_METRICS.to_owned(), current.to_string().into());
+    let current = list(current);
+    if !current.is_empty() {
+        annotations.insert(CURRENT_METRICS.to_owned(), texts(&current, old_status).into());
     }
     if let Some(conditions) = take(&mut scaler["status"], "conditions") {
         annotations.insert(CONDITIONS.to_owned(), conditions.to_string().into());
@@ -55,18 +56,28 @@ pub(super) fn to_storage_version(mut scaler: Value) -> Value {
     if !metrics.is_empty() {
         scaler["spec"]["metrics"] = metrics.into();
     }
-    for (annotation, part, field) in [
-        (BEHAVIOR, "spec", "behavior"),
-        (CONDITIONS, "status", "conditions"),
-        (CURRENT_METRICS, "status", "currentMetrics"),
-    ] {
+    for (annotation, part, field) in [(BEHAVIOR, "spec", "behavior"), (CONDITIONS, "status", "conditions")] {
         if let Some(value) = take_annotation(&mut scaler, annotation)
             .and_then(|text| serde_json::from_str::<Value>(&text).ok())
         {
             scaler[part][field] = value;
         }
     }
-    take(&mut scaler["status"], "currentCPUUtilizationPercentage");
+    let percent = take(&mut scaler["status"], "currentCPUUtilizationPercentage");
+    let annotated = take_annotation(&mut scaler, CURRENT_METRICS);
+    let annotated = annotated.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    // The annotation says more than the field.
+    let current = match (annotated, percent) {
+        (Some(old), _) => list(Some(old)).into_iter().map(new_status).collect(),
+        (None, Some(percent)) => {
+            let current = json!({"averageUtilization": percent});
+            vec![json!({"type": "Resource", "resource": {"name": "cpu", "current": current}})]
+        }
+        (None, None) => Vec::new(),
+    };
+    if !current.is_empty() {
+        scaler["status"]["currentMetrics"] = current.into();
+    }
     settle(scaler, "v2")
 }
 
@@ -141,6 +152,74 @@ fn old_metric(metric: &Value) -> String {
             ("container", &source["container"]),
         ],
     };
+    object_text(kind, &field, members)
+}
+
+/// Prints the current value of a metric in the form of v1's annotation, with its fields in the order in which Kubernetes
+/// writes them.
+fn old_status(status: &Value) -> String {
+    let kind = status["type"].as_str().unwrap_or_default();
+    let field = lower_first(kind);
+    let source = &status[&field];
+    let current = &source["current"];
+    let zero = Value::from("0");
+    // v1 has a plain quantity where v2 has an optional one.
+    let or_zero = |value| if current[value].is_null() { &zero } else { &current[value] };
+    let name = ("metricName", &source["metric"]["name"]);
+    let selector = &source["metric"]["selector"];
+    let members: Vec<(&str, &Value)> = match kind {
+        "Pods" => vec![name, ("currentAverageValue", or_zero("averageValue")), ("selector", selector)],
+        "Object" => vec![
+            ("target", &source["describedObject"]),
+            name,
+            ("currentValue", or_zero("value")),
+            ("selector", selector),
+            ("averageValue", &current["averageValue"]),
+        ],
+        "External" => vec![
+            name,
+            ("metricSelector", selector),
+            ("currentValue", or_zero("value")),
+            ("currentAverageValue", &current["averageValue"]),
+        ],
+        _ => vec![
+            ("name", &source["name"]),
+            ("currentAverageUtilization", &current["averageUtilization"]),
+            ("currentAverageValue", or_zero("averageValue")),
+            ("container", &source["container"]),
+        ],
+    };
+    object_text(kind, &field, members)
+}
+
+/// Converts the current value of a metric in v1's annotation to v2.
+fn new_status(old: Value) -> Value {
+    let kind = old["type"].as_str().unwrap_or_default().to_owned();
+    let field = lower_first(&kind);
+    let source = &old[&field];
+    let mut current = Map::new();
+    for (new, name) in [
+        ("averageUtilization", "currentAverageUtilization"),
+        ("averageValue", "currentAverageValue"),
+        ("averageValue", "averageValue"),
+        ("value", "currentValue"),
+    ] {
+        if !source[name].is_null() {
+            current.insert(new.to_owned(), source[name].clone());
+        }
+    }
+    let selector = if kind == "External" { &source["metricSelector"] } else { &source["selector"] };
+    let metric = json!({"name": source["metricName"], "selector": selector});
+    let source = match kind.as_str() {
+        "Pods" | "External" => json!({"metric": metric, "current": current}),
+        "Object" => json!({"describedObject": source["target"], "metric": metric, "current": current}),
+        _ => json!({"name": source["name"], "container": source["container"], "current": current}),
+    };
+    json!({"type": kind, field: source})
+}
+
+/// Prints a metric of v1 from those of its fields that have a value.
+fn object_text(kind: &str, field: &str, members: Vec<(&str, &Value)>) -> String {
     let members = members.into_iter().filter(|(_, value)| !value.is_null());
     let members = members.map(|(key, value)| format!("\"{key}\":{value}"));
     format!("{{\"type\":\"{kind}\",\"{field}\":{{{}}}}}", members.collect::<Vec<_>>().join(","))
@@ -177,4 +256,40 @@ fn new_metric(old: Value) -> Value {
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(chars).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The current utilization of v1 used to be lost, and the annotation had the form of v2.
+    #[test]
+    fn the_current_utilization_of_v1_is_kept_with_its_annotation() {
+        let v1 = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "x"},
+            "spec": {"maxReplicas": 1}, "status": {"currentReplicas": 1, "currentCPUUtilizationPercentage": 7}});
+        let v2 = to_storage_version(v1);
+        let metric =
+            json!([{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 7}}}]);
+        assert_eq!(v2["status"]["currentMetrics"], metric);
+        let again = from_storage_version(v2);
+        assert_eq!(again["status"]["currentCPUUtilizationPercentage"], 7);
+        assert_eq!(
+            again["metadata"]["annotations"][CURRENT_METRICS],
+            r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":7,"currentAverageValue":"0"}}]"#
+        );
+        let back = to_storage_version(again);
+        let current = json!({"averageUtilization": 7, "averageValue": "0"});
+        assert_eq!(back["status"]["currentMetrics"][0]["resource"]["current"], current);
+    }
+
+    #[test]
+    fn other_current_metrics_survive_v1() {
+        let current = json!([
+            {"type": "Pods", "pods": {"metric": {"name": "m"}, "current": {"averageValue": "3"}}},
+            {"type": "External", "external": {"metric": {"name": "e"}, "current": {"value": "4"}}}]);
+        let v2 = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "x"},
+            "spec": {"maxReplicas": 1}, "status": {"currentMetrics": current}});
+        let back = to_storage_version(from_storage_version(v2));
+        assert_eq!(back["status"]["currentMetrics"], current);
+    }
 }

@@ -44,7 +44,7 @@ impl Shared {
         let listed = definition["spec"]["versions"].as_array().into_iter().flatten();
         let versions: BTreeMap<_, _> =
             listed.map(|it| (text(&it["name"]), version_schema(it, &old))).collect();
-        let storage_version = storage_version(definition).to_owned();
+        let storage_version = storage_version(definition).unwrap_or_default().to_owned();
         let same = |a: Option<&Arc<VersionSchema>>, b: Option<&Arc<VersionSchema>>| match (a, b) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,

@@ -13,11 +13,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use evenkeel_env::{Env, Work};
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::normalize::normalize;
 use evenkeel_store::{Change, Entry, Range, Watch, WatchError};
 use futures::Stream;
 use futures::future::BoxFuture;
 use http::Response;
 use jiff::Timestamp;
+use serde_json::json;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use self::converting::{Converted, Needed, Shown, convert_change, initial_state};
@@ -502,13 +504,18 @@ impl Form {
         Bytes::from(out)
     }
 
-    /// An object of the watched kind with nothing but a resourceVersion.
+    /// An object of the watched kind with nothing but a resourceVersion, and the fields that its Go struct always has.
     fn bookmark(&self, revision: u64, end_of_initial: bool) -> EncodedObject {
         let metadata = match end_of_initial {
-            true => r#"{"annotations":{"k8s.io/initial-events-end":"true"}}"#,
-            false => "{}",
+            true => json!({"annotations": {"k8s.io/initial-events-end": "true"}}),
+            false => json!({}),
         };
-        EncodedObject::bare(&self.info.api_version(), &self.info.kind, metadata, revision)
+        let info = &self.info;
+        let mut object = json!({"kind": info.kind, "apiVersion": info.api_version(), "metadata": metadata});
+        if !info.is_custom() {
+            normalize(&info.group, &info.version, &info.kind, &mut object);
+        }
+        EncodedObject::encode(&object, revision)
     }
 }
 

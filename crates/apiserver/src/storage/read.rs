@@ -10,6 +10,9 @@ use serde::de::DeserializeOwned;
 use crate::Header;
 use crate::status::{Result, Status};
 
+/// The key of an object's API version, with the quote that begins its value.
+const API_VERSION: &[u8] = b"\"apiVersion\":\"";
+
 /// Parses a stored object.
 ///
 /// # Errors
@@ -34,10 +37,12 @@ pub(crate) fn read_or_skip<T: DeserializeOwned>(entry: &Entry<Header>) -> Option
     }
 }
 
-/// Returns the version in which an object is stored, read from its first field, or an empty string if its bytes are
+/// Returns the version in which an object is stored, read from its first fields, or an empty string if its bytes are
 /// damaged.
 pub(crate) fn version(entry: &Entry<Header>) -> &str {
-    let api_version = entry.value.strip_prefix(b"{\"apiVersion\":\"".as_slice());
+    let outer = &entry.value[..entry.header.metadata_at as usize];
+    let at = outer.windows(API_VERSION.len()).position(|window| window == API_VERSION);
+    let api_version = at.map(|at| &outer[at + API_VERSION.len()..]);
     let api_version = api_version.and_then(|rest| rest.split(|&byte| byte == b'"').next());
     split_api_version(api_version.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()).1
 }

@@ -129,6 +129,11 @@ pub(super) static STRATEGIES: &[(&str, &str, Strategy)] = &[
     (RESOURCE, "ResourceClaim", RETURNS_DELETED),
     (RESOURCE, "ResourceClaimTemplate", RETURNS_DELETED),
     (RESOURCE, "ResourceSlice", RETURNS_DELETED),
+    (
+        "scheduling.k8s.io",
+        "PriorityClass",
+        Strategy { undeletable: &["system-node-critical", "system-cluster-critical"], ..BUILT_IN },
+    ),
     (STORAGE, "CSIDriver", Strategy { returns_deleted_object: true, ..CONDITIONAL }),
     (STORAGE, "CSINode", Strategy { returns_deleted_object: true, ..CONDITIONAL }),
     (STORAGE, "CSIStorageCapacity", CONDITIONAL),

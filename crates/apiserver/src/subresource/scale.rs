@@ -18,8 +18,11 @@ use crate::incoming::{Incoming, write_query};
 use crate::read::{find_named, respond_object};
 use crate::request::{WriteQuery, negotiate};
 use crate::status::{Result, Status};
-use crate::write::{Writer, change, check_uid, conflict, patched_part};
+use crate::write::{MayApply, Writer, change, check_uid, conflict, patched_part};
 use crate::{Header, ResourceInfo, managed_fields};
+
+/// Marks the replicas of a custom resource that has none, while a Scale is written.
+const UNSET_REPLICAS: i64 = i32::MIN as i64;
 
 /// Answers a request to `…/scale`.
 pub(super) async fn answer(ctx: &RequestContext<'_>, verb: &str, body: Bytes) -> Result<Response<Body>> {
@@ -64,9 +67,9 @@ async fn write(
     for _ in 0..RETRIES_MAX {
         let entry = ctx.services.store.get(&key).ok_or_else(|| ctx.not_found())?;
         let parent = ctx.services.converter.decoded(ctx.info, &entry).await?;
-        let old = scale_of(ctx, &parent, Missing::Zero)?;
+        let old = scale_of(ctx, &parent, Missing::Marked)?;
         let (mut scale, writer) = match &update {
-            None => patched_part(part, &query, body, &old, entry.revision).await?,
+            None => patched_part(part, &query, body, &old, entry.revision, may_apply(ctx)).await?,
             Some(scale) => (scale.clone(), Writer::Update),
         };
         if writer == Writer::Update {
@@ -85,6 +88,12 @@ async fn write(
     Err(conflict(ctx))
 }
 
+/// Whether a Scale can be applied. As in Kubernetes, that of a custom resource cannot be: it would have to be converted as
+/// if it were the custom resource.
+fn may_apply(ctx: &RequestContext<'_>) -> MayApply {
+    if ctx.info.is_custom() { MayApply::Unconvertible } else { MayApply::Yes }
+}
+
 /// Decodes the Scale in the body of an update.
 fn decode_update(part: &RequestContext<'_>, query: &WriteQuery, body: &Bytes) -> Result<Value> {
     let mut incoming = Incoming::decode(part, query, body)?;
@@ -96,7 +105,13 @@ fn decode_update(part: &RequestContext<'_>, query: &WriteQuery, body: &Bytes) ->
 /// Returns the parent object with the replicas and the managedFields of a Scale.
 fn scaled(ctx: &RequestContext<'_>, parent: &Value, scale: &Value, entry: &Entry<Header>) -> Result<Value> {
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
-    if replicas < 0 {
+    if ctx.info.is_custom() {
+        if replicas == UNSET_REPLICAS {
+            let path = Paths::of(ctx.info).replicas.join(".");
+            let why = format!("the spec replicas field {:?} cannot be empty", format!(".{path}"));
+            return Err(Status::bad_request(why));
+        }
+    } else if replicas < 0 {
         let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
         return Err(Status::invalid("autoscaling", "Scale", &ctx.path.name, &[error]));
     }
@@ -157,8 +172,8 @@ fn remove_managed_fields(scale: &mut Value) {
 enum Missing {
     /// A read fails.
     Refused,
-    /// A write continues, because it may set the field.
-    Zero,
+    /// A write continues, because it may set the field. Until then the field is [`UNSET_REPLICAS`].
+    Marked,
 }
 
 fn scale_of(ctx: &RequestContext<'_>, parent: &Value, missing: Missing) -> Result<Value> {
@@ -180,7 +195,8 @@ fn scale_of(ctx: &RequestContext<'_>, parent: &Value, missing: Missing) -> Resul
         )));
     }
     let mut spec = Map::new();
-    let replicas = replicas.and_then(Value::as_i64).unwrap_or_default();
+    let unset = if ctx.info.is_custom() && replicas.is_none() { UNSET_REPLICAS } else { 0 };
+    let replicas = replicas.and_then(Value::as_i64).unwrap_or(unset);
     if replicas != 0 {
         spec.insert("replicas".to_owned(), replicas.into());
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json_order;
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::Entry;
 use http::Response;
@@ -79,7 +80,7 @@ pub(super) async fn issue(ctx: &RequestContext<'_>, body: Bytes) -> Result<Respo
         "token": token,
         "expirationTimestamp": time::print(expires, Precision::Seconds),
     });
-    Ok(respond::json(201, request.to_string()))
+    Ok(respond::json(201, json_order::print(&request)))
 }
 
 /// The resource with which a TokenRequest is decoded and tracked in managedFields.

@@ -73,6 +73,11 @@ fn warn(ctx: &RequestContext<'_>, options: &DeleteOptions) {
 
 /// Deletes the object that the path names, as far as possible at once.
 pub(crate) async fn delete_object(ctx: &RequestContext<'_>, options: &DeleteOptions) -> Result<Deleted> {
+    if ctx.info.strategy.undeletable.contains(&&*ctx.path.name) {
+        let (group, plural, name) = (&ctx.info.group, &ctx.info.plural, &ctx.path.name);
+        let why = "this is a system priority class and cannot be deleted";
+        return Err(Status::not_admitted(group, plural, name, why));
+    }
     let key = ctx.key();
     for _ in 0..RETRIES_MAX {
         let entry = ctx.services.store.get(&key).ok_or_else(|| ctx.not_found())?;

@@ -15,7 +15,7 @@ use crate::body::Body;
 use crate::commit::RETRIES_MAX;
 use crate::context::RequestContext;
 use crate::encode::EncodedObject;
-use crate::incoming::{Incoming, write_query_after};
+use crate::incoming::{Incoming, Source, write_query_after};
 use crate::read::respond_object;
 use crate::request::{FieldValidation, WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
@@ -72,6 +72,14 @@ async fn patch_object(
     Err(conflict(ctx))
 }
 
+/// Whether a subresource object can be written by server-side apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayApply {
+    Yes,
+    /// The applied object cannot be converted to the version of its parent.
+    Unconvertible,
+}
+
 /// Patches a subresource object, such as a Scale. Returns the result and how it was written.
 pub(crate) async fn patched_part(
     ctx: &RequestContext<'_>,
@@ -79,11 +87,16 @@ pub(crate) async fn patched_part(
     body: &Bytes,
     old: &Value,
     revision: u64,
+    may_apply: MayApply,
 ) -> Result<(Value, Writer)> {
     let kind = PatchType::of(ctx)?;
     write_query_after(ctx, "PatchOptions", options_errors(ctx, kind))?;
     self::body::note(ctx, kind, body);
     let patch = Patch::parse(kind, body.clone(), query.validation)?;
+    if kind == PatchType::Apply && may_apply == MayApply::Unconvertible {
+        let why = format!("request to convert CR to an invalid group/version: {}", ctx.info.api_version());
+        return Err(cannot_convert(ctx, &patch, &why));
+    }
     let mut old = old.clone();
     old["metadata"]["resourceVersion"] = revision.to_string().into();
     let (object, writer) = patched(ctx, query, &patch, old.clone()).await?;
@@ -164,10 +177,12 @@ fn shape(
     // The error of strict validation shows the object as the patch produced it.
     let strict = query.validation == FieldValidation::Strict && (builtin.is_none() || !odd.is_empty());
     let text = if strict { patch.shown(ctx, old, &incoming.object) } else { String::new() };
-    odd.extend(match patch.kind {
-        PatchType::Apply => incoming.shape_applied(ctx, old),
-        _ => incoming.shape(ctx, old),
-    });
+    let source = if patch.kind == PatchType::Apply { Source::Applied } else { Source::Decoded };
+    let patched = (ctx.info.is_custom() && source == Source::Decoded).then(|| incoming.object.clone());
+    odd.extend(incoming.shape(ctx, old, source).map_err(|why| {
+        let shown = patched.map(|patched| patch.shown(ctx, old, &patched));
+        invalid_patch(&shown.unwrap_or_default(), &why)
+    })?);
     incoming.place(ctx)?;
     match query.validation {
         _ if odd.is_empty() => {}
@@ -229,15 +244,23 @@ fn other_type(
 
 /// The error for an applied configuration whose values have the right types but cannot be converted.
 fn unconvertible(ctx: &RequestContext<'_>, patch: &Patch, why: &str) -> Status {
+    let kind = kind_text(ctx);
+    let why = format!("unable to convert unstructured object to {kind}: error decoding from json: {why}");
+    cannot_convert(ctx, patch, &why)
+}
+
+/// The error for an applied configuration that cannot be converted.
+fn cannot_convert(ctx: &RequestContext<'_>, patch: &Patch, why: &str) -> Status {
     let metadata = &patch.config()["metadata"];
     let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-    let kind = format!("{}/{}, Kind={}", ctx.info.group, ctx.info.version, ctx.info.kind);
+    let (namespace, name, kind) = (text("namespace"), text("name"), kind_text(ctx));
     Status::server_error(format!(
-        "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to \
-         {kind}: error decoding from json: {why}",
-        text("namespace"),
-        text("name")
+        "failed to convert new object ({namespace}/{name}; {kind}) to proper version: {why}"
     ))
+}
+
+fn kind_text(ctx: &RequestContext<'_>) -> String {
+    format!("{}/{}, Kind={}", ctx.info.group, ctx.info.version, ctx.info.kind)
 }
 
 /// The error for a patch whose result is invalid.

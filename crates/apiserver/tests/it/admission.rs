@@ -145,3 +145,60 @@ async fn a_claim_grows_only_where_its_class_lets_it() {
         assert_eq!((answer.status, answer.body["message"].as_str()), wanted, "{name}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_priority_class_is_the_default_and_system_classes_stay() {
+    let api = Api::booted().await;
+    let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let class = |name: &str| json!({"metadata": {"name": name}, "value": 1, "globalDefault": true});
+    assert_eq!(api.post(path, class("a")).await.status, 201);
+    let refused = api.post(path, class("b")).await;
+    let message = "priorityclasses.scheduling.k8s.io \"b\" is forbidden: PriorityClass a is already marked as default. \
+                   Only one default can exist";
+    assert_eq!((refused.status, refused.body["message"].as_str()), (403, Some(message)));
+    assert_eq!(api.merge(&format!("{path}/a"), json!({"description": "x"})).await.status, 200);
+    let kept = api.delete(&format!("{path}/system-node-critical")).await;
+    let message = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority \
+                   class and cannot be deleted";
+    assert_eq!((kept.status, kept.body["message"].as_str()), (403, Some(message)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn administrative_access_to_devices_needs_a_label_of_the_namespace() {
+    let api = Api::start().await;
+    let claims = "/apis/resource.k8s.io/v1/namespaces/a/resourceclaims";
+    let exactly = json!({"deviceClassName": "c", "adminAccess": true});
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}});
+    let refused = api.post(claims, claim.clone()).await;
+    let message = "ResourceClaim.resource.k8s.io \"c\" is invalid: spec.devices.requests[0].adminAccess: Forbidden: admin \
+                   access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing \
+                   namespace";
+    assert_eq!((refused.status, refused.body["message"].as_str()), (422, Some(message)));
+    let label = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}});
+    assert_eq!(api.merge("/api/v1/namespaces/a", label).await.status, 200);
+    assert_eq!(api.post(claims, claim).await.status, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_overhead_counts_as_one() {
+    let api = Api::start().await;
+    let mut with = pod("p", json!({}));
+    with["spec"]["overhead"] = json!({});
+    let refused = api.post(PODS, with).await;
+    let message = "pods \"p\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass defined \
+                   Overhead";
+    assert_eq!((refused.status, refused.body["message"].as_str()), (403, Some(message)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_has_no_counters_beside_devices_even_if_they_are_none() {
+    let api = Api::start().await;
+    let spec = json!({"driver": "d.example.com", "pool": {"name": "p", "resourceSliceCount": 1}, "allNodes": true,
+        "devices": [{"name": "d"}], "sharedCounters": []});
+    let refused = api
+        .post("/apis/resource.k8s.io/v1/resourceslices", json!({"metadata": {"name": "s"}, "spec": spec}))
+        .await;
+    let message = "ResourceSlice.resource.k8s.io \"s\" is invalid: spec: Invalid value: \"\": only one of \
+                   `sharedCounters` or `devices` is allowed";
+    assert_eq!((refused.status, refused.body["message"].as_str()), (422, Some(message)));
+}

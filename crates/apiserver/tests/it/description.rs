@@ -47,3 +47,20 @@ async fn the_index_leads_to_documents_by_their_hash() {
     assert_eq!(api.get("/openapi/v3/apis/apps/v1?hash=0").await.status, 301);
     assert_eq!(api.get("/openapi/v3/apis/none/v1").await.status, 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn answers_have_the_type_that_kubernetes_gives_them() {
+    let api = Api::start().await;
+    let asked = async |method: &str, path: &str, accept: &str| {
+        let answer = api.send(method, path, &[("accept", accept)], Vec::new()).await;
+        let kind = answer.headers().get("content-type").map(|it| it.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), kind)
+    };
+    let json = Some("application/json".to_owned());
+    assert_eq!(asked("GET", "/openapi/v3/apis/none/v1", "*/*").await, (404, None));
+    // Kubernetes knows no HEAD of objects.
+    assert_eq!(asked("HEAD", "/api/v1/namespaces/a/pods/none", "*/*").await, (405, json.clone()));
+    let keys = "/openid/v1/jwks";
+    assert_eq!(asked("GET", keys, "*/*").await, (200, Some("application/jwk-set+json".to_owned())));
+    assert_eq!(asked("GET", keys, "application/json").await, (406, json));
+}

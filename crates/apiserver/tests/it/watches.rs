@@ -42,6 +42,19 @@ async fn a_watch_starts_with_the_state_and_marks_its_end() {
     assert_eq!(watch.next().await["type"], "BOOKMARK");
 }
 
+/// Kubernetes encodes the bookmark from an empty struct of the watched kind.
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_has_the_fields_that_its_kind_always_has() {
+    let api = Api::start().await;
+    let path = "/api/v1/namespaces/a/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
+                &allowWatchBookmarks=true";
+    let mark = api.watch(path).await.next().await;
+    assert_eq!(mark["type"], "BOOKMARK");
+    let object = &mark["object"];
+    assert_eq!((&object["spec"], &object["status"]), (&json!({"containers": null}), &json!({})));
+    assert!(object["metadata"]["resourceVersion"].is_string(), "{object}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_is_not_kept_is_told_in_the_stream() {
     let api = Api::start().await;

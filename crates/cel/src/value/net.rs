@@ -132,8 +132,58 @@ fn parse(text: &str) -> Result<IpAddr, String> {
         _ => match text.split_once('%') {
             Some((_, "")) => Err(at("", "zone must be a non-empty string")),
             Some((address, zone)) if address.parse::<IpAddr>().is_ok() => Err(format!("%{zone}")),
-            _ => Err(at("", "unable to parse IP")),
+            Some((address, _)) => Err(explain_v6(address, &at)),
+            None => Err(explain_v6(text, &at)),
         },
+    }
+}
+
+/// Says why a text is not an IPv6 address. The groups are read from left to right, as in Go.
+fn explain_v6(text: &str, at: &dyn Fn(&str, &str) -> String) -> String {
+    const GROUPS: usize = 8;
+    let mut rest = text.strip_prefix("::").unwrap_or(text);
+    let mut has_ellipsis = rest.len() < text.len();
+    let mut groups = 0;
+    while groups < GROUPS {
+        let digits = rest.bytes().take_while(u8::is_ascii_hexdigit).count();
+        match (digits, rest.as_bytes().get(digits)) {
+            (0, _) => return at(rest, "each colon-separated field must have at least one digit"),
+            (5.., _) => return at(rest, "each group must have 4 or less digits"),
+            (_, Some(b'.')) if !has_ellipsis && groups != GROUPS - 2 => {
+                return at(rest, "embedded IPv4 address must replace the final 2 fields of the address");
+            }
+            (_, Some(b'.')) if groups > GROUPS - 2 => {
+                return at(rest, "too many hex fields to fit an embedded IPv4 at the end of the address");
+            }
+            (_, Some(b'.')) if rest.parse::<std::net::Ipv4Addr>().is_err() => return explain_v4(rest, at),
+            (_, Some(b'.')) => {
+                rest = "";
+                break;
+            }
+            _ => groups += 1,
+        }
+        rest = &rest[digits..];
+        rest = match rest.strip_prefix(':') {
+            None if rest.is_empty() => break,
+            None => return at(rest, "unexpected character, want colon"),
+            Some("") => return at(rest, "colon must be followed by more characters"),
+            Some(more) => more,
+        };
+        if let Some(more) = rest.strip_prefix(':') {
+            if has_ellipsis {
+                return at(rest, "multiple :: in address");
+            }
+            has_ellipsis = true;
+            rest = more;
+            if rest.is_empty() {
+                break;
+            }
+        }
+    }
+    match rest {
+        "" if has_ellipsis => at("", "the :: must expand to at least one field of zeros"),
+        "" => at("", "address string too short"),
+        rest => at(rest, "trailing garbage after address"),
     }
 }
 
@@ -233,5 +283,37 @@ mod tests {
         assert_eq!(net("::1/0").masked().to_string(), "::/0");
         assert!(parse_address("::ffff:1.2.3.4").is_err());
         assert!(parse_network("10.0.0.0/33").is_err());
+    }
+
+    #[test]
+    fn errors_of_addresses_are_those_of_go() {
+        let told = |text: &str| {
+            parse(text).expect_err(text).replacen(&format!("ParseAddr({}): ", quote(text)), "", 1)
+        };
+        for (text, error) in [
+            ("x", "unable to parse IP"),
+            ("%eth0", "missing IPv6 address"),
+            ("fe80::1%", "zone must be a non-empty string"),
+            ("https://x/y", r#"each colon-separated field must have at least one digit (at "https://x/y")"#),
+            ("12345::", r#"each group must have 4 or less digits (at "12345::")"#),
+            (
+                "1:2:3.4.5.6",
+                r#"embedded IPv4 address must replace the final 2 fields of the address (at "3.4.5.6")"#,
+            ),
+            (
+                "::1:2:3:4:5:6:7:1.2.3.4",
+                r#"too many hex fields to fit an embedded IPv4 at the end of the address (at "1.2.3.4")"#,
+            ),
+            ("::1.2.3.400", "IPv4 field has value >255"),
+            ("1:2:", r#"colon must be followed by more characters (at ":")"#),
+            ("1::2::3", r#"multiple :: in address (at ":3")"#),
+            ("1:2:x", r#"each colon-separated field must have at least one digit (at "x")"#),
+            ("1:2/64", r#"unexpected character, want colon (at "/64")"#),
+            ("1:2:3", "address string too short"),
+            ("1:2:3:4:5:6:7:8:9", r#"trailing garbage after address (at "9")"#),
+            ("1:2:3:4::5:6:7:8", "the :: must expand to at least one field of zeros"),
+        ] {
+            assert_eq!(told(text), error, "{text}");
+        }
     }
 }

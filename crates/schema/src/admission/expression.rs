@@ -63,14 +63,17 @@ pub(crate) fn check_expression(
     if wanted.contains(checked.result()) {
         return Ok(());
     }
-    let result = checked.result();
+    let result = declared_name(checked.result());
+    let wanted: Vec<String> = wanted.iter().map(declared_name).collect();
     Err(match wanted.as_slice() {
         [one] => format!("must evaluate to {one} but got {result}"),
-        several => {
-            let several: Vec<String> = several.iter().map(ToString::to_string).collect();
-            format!("must evaluate to one of [{}]", several.join(" "))
-        }
+        several => format!("must evaluate to one of [{}] but got {result}", several.join(" ")),
     })
+}
+
+/// The name of a type as CEL declares it, which differs for null from the name in CEL's own messages.
+fn declared_name(kind: &Type) -> String {
+    if *kind == Type::Null { "null_type".to_owned() } else { kind.to_string() }
 }
 
 /// What happens to a request if an expression fails: the `failurePolicy` of a policy or a webhook.

@@ -66,6 +66,35 @@ fn drop_from_pod(spec: &mut Value, old: Option<&Value>) {
     }
 }
 
+/// The lists of values that attributes of devices have only with a disabled feature.
+const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
+/// How devices map to resources of their node, which is a disabled feature.
+const MAPPINGS: &str = "nodeAllocatableResourceMappings";
+
+/// Removes the fields of disabled features from the devices of a ResourceSlice, each unless the stored slice uses it.
+fn drop_from_devices(slice: &mut Value, old: Option<&Value>) {
+    let devices = |slice: Option<&Value>| slice.at("spec").list("devices").to_vec();
+    let attributes = |device: &Value| {
+        device.map("attributes").into_iter().flatten().map(|(_, it)| it.clone()).collect::<Vec<_>>()
+    };
+    let has_list = |device: &Value| attributes(device).iter().any(|it| LISTS.iter().any(|list| it.has(list)));
+    let before = devices(old);
+    let (uses_lists, uses_mappings) =
+        (before.iter().any(has_list), before.iter().any(|device| device.has(MAPPINGS)));
+    let devices = slice.pointer_mut("/spec/devices").and_then(Value::as_array_mut);
+    for device in devices.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if !uses_mappings {
+            device.remove(MAPPINGS);
+        }
+        let attributes = device.get_mut("attributes").and_then(Value::as_object_mut);
+        for attribute in attributes.into_iter().flatten().filter_map(|(_, it)| it.as_object_mut()) {
+            if !uses_lists {
+                attribute.retain(|field, _| !LISTS.contains(&field.as_str()));
+            }
+        }
+    }
+}
+
 /// Removes the fields of disabled features from an object. `old` is the stored object.
 pub(super) fn drop_disabled(group: &str, kind: &str, object: &mut Value, old: Option<&Value>) {
     if let Some(place) = pod_spec(group, kind)
@@ -76,6 +105,9 @@ pub(super) fn drop_disabled(group: &str, kind: &str, object: &mut Value, old: Op
         if old != Some(&*spec) {
             drop_from_pod(spec, old);
         }
+    }
+    if (group, kind) == ("resource.k8s.io", "ResourceSlice") {
+        drop_from_devices(object, old);
     }
     for place in fields(group, kind) {
         let in_use = old.and_then(|old| old.pointer(place)).is_some_and(|value| !value.is_null());
@@ -105,6 +137,18 @@ mod tests {
         let before = relabelled.clone();
         drop_disabled("", "Pod", &mut relabelled, Some(&pod));
         assert_eq!(relabelled, before);
+    }
+
+    #[test]
+    fn lists_in_attributes_of_devices_go_unless_they_are_stored() {
+        let slice = json!({"spec": {"devices": [{"name": "d", "nodeAllocatableResourceMappings": {"cpu": {}},
+            "attributes": {"a": {"string": "x", "bools": [true]}}}]}});
+        let mut new = slice.clone();
+        drop_disabled("resource.k8s.io", "ResourceSlice", &mut new, None);
+        assert_eq!(new, json!({"spec": {"devices": [{"name": "d", "attributes": {"a": {"string": "x"}}}]}}));
+        let mut kept = slice.clone();
+        drop_disabled("resource.k8s.io", "ResourceSlice", &mut kept, Some(&slice));
+        assert_eq!(kept, slice);
     }
 
     #[test]

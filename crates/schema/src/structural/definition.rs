@@ -346,7 +346,8 @@ fn status_root(path: &Path<'_>, schema: &Value, errors: &mut Vec<FieldError>) {
     }
     for (name, value) in schema.as_object().into_iter().flatten() {
         let go_name = keywords::go_name(name);
-        let empty = matches!(value, Value::Null | Value::Bool(false)) || value == "";
+        let is_pointer = ["$ref", "x-kubernetes-list-type", "x-kubernetes-map-type"].contains(&name.as_str());
+        let empty = matches!(value, Value::Null | Value::Bool(false)) || value == "" && !is_pointer;
         if !empty && !ROOT_FIELDS.contains(&go_name.as_str()) {
             let detail = format!(
                 "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",

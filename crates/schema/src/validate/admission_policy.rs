@@ -55,7 +55,9 @@ pub(super) fn type_checking(path: &Path<'_>, status: Option<&Value>, errors: &mu
 fn policy(spec: &Value, errors: &mut Vec<FieldError>) {
     let path = Path::new("spec");
     match spec.str("failurePolicy") {
-        "" => errors.push(FieldError::required(path.child("failurePolicy"), "")),
+        "" if !spec.has("failurePolicy") => {
+            errors.push(FieldError::required(path.child("failurePolicy"), ""))
+        }
         policy => supported(&path.child("failurePolicy"), policy, &FAILURE, errors),
     }
     if let Some(kind) = spec.at("paramKind") {
@@ -330,7 +332,9 @@ fn check_validation(
 
 fn match_resources(path: &Path<'_>, resources: &Value, errors: &mut Vec<FieldError>) {
     match resources.str("matchPolicy") {
-        "" => errors.push(FieldError::required(path.child("matchPolicy"), "")),
+        "" if !resources.has("matchPolicy") => {
+            errors.push(FieldError::required(path.child("matchPolicy"), ""))
+        }
         policy => supported(&path.child("matchPolicy"), policy, &MATCH, errors),
     }
     for field in ["namespaceSelector", "objectSelector"] {

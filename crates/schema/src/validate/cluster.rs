@@ -214,6 +214,10 @@ fn priority_class(object: &Value, errors: &mut Vec<FieldError>) {
     if let Some(policy) = object.at("preemptionPolicy").and_then(Value::as_str)
         && !matches!(policy, "PreemptLowerPriority" | "Never")
     {
+        if policy.is_empty() {
+            errors.push(FieldError::required("preemptionPolicy", ""));
+            return;
+        }
         let printed = BadValue::Printed(Value::from(policy).to_string());
         errors.push(FieldError::not_supported(
             "preemptionPolicy",

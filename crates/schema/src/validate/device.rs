@@ -1,14 +1,16 @@
 //! Dynamic resource allocation: DeviceClasses, ResourceClaims, ResourceClaimTemplates and ResourceSlices.
 
+mod capacity;
 mod slice;
 mod status;
 
-use super::field_rules::{IMMUTABLE, label, subdomain};
+use super::field_rules::{IMMUTABLE, label, named, subdomain};
 use super::volume;
 use crate::admission;
 use crate::field::{FieldError, Path};
 use crate::internal_structs;
 use crate::json::Value;
+use crate::names;
 use crate::object_meta::{self, NameRule};
 use crate::read::Read;
 use crate::resource_names::is_extended;
@@ -16,6 +18,13 @@ use crate::resource_names::is_extended;
 const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
 const ONE_KIND: &str = "exactly one of `exactly` or `firstAvailable` is required";
 const MODES: [&str; 2] = ["All", "ExactCount"];
+const REQUESTS_MAX: usize = 32;
+const ALTERNATIVES_MAX: usize = 8;
+const CONSTRAINTS_MAX: usize = 32;
+const CONFIGURATIONS_MAX: usize = 32;
+const SELECTORS_MAX: usize = 32;
+const CONDITIONS_MAX: usize = 4;
+const PARAMETERS_BYTES_MAX: usize = 10 * 1024;
 
 /// Validates a new object.
 pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
@@ -26,6 +35,9 @@ pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldE
         "ResourceClaim" => claim(&path.child("devices"), spec.at("devices"), &mut errors),
         "ResourceClaimTemplate" => {
             let inner = path.child("spec");
+            if let Some(meta) = spec.at("metadata") {
+                volume::template_meta(&path.child("metadata"), meta, &mut errors);
+            }
             claim(&inner.child("devices"), spec.at("spec").at("devices"), &mut errors);
         }
         "DeviceClass" => class(&path, spec, &mut errors),
@@ -65,7 +77,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, subresource: &str) ->
 
 fn class(path: &Path<'_>, spec: Option<&Value>, errors: &mut Vec<FieldError>) {
     selectors(&path.child("selectors"), spec.list("selectors"), errors);
-    configurations(&path.child("config"), spec.list("config"), errors);
+    each(&path.child("config"), spec.list("config"), CONFIGURATIONS_MAX, errors, configuration);
     if let Some(name) = spec.at("extendedResourceName").and_then(Value::as_str)
         && !is_extended(name)
     {
@@ -75,18 +87,52 @@ fn class(path: &Path<'_>, spec: Option<&Value>, errors: &mut Vec<FieldError>) {
 }
 
 fn claim(path: &Path<'_>, devices: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let requests = path.child("requests");
-    for (index, item) in devices.list("requests").iter().enumerate() {
-        request(&requests.index(index), item, errors);
+    let (list, requests) = (path.child("requests"), devices.list("requests"));
+    if each(&list, requests, REQUESTS_MAX, errors, request) {
+        unique(&list, requests, |request| request.str("name").to_owned(), errors);
     }
-    repeated_names(&requests, devices.list("requests"), errors);
     let known = request_names(devices);
-    constraints(&path.child("constraints"), devices.list("constraints"), &known, errors);
-    let list = path.child("config");
-    for (index, config) in devices.list("config").iter().enumerate() {
-        references(&list.index(index).child("requests"), config, &known, errors);
+    each(
+        &path.child("constraints"),
+        devices.list("constraints"),
+        CONSTRAINTS_MAX,
+        errors,
+        |at, it, errors| {
+            constraint(at, it, &known, errors);
+        },
+    );
+    each(&path.child("config"), devices.list("config"), CONFIGURATIONS_MAX, errors, |at, it, errors| {
+        references(&at.child("requests"), it, &known, errors);
+        configuration(at, it, errors);
+    });
+}
+
+/// Validates each item of a list. A list that is too long gets no other error. Returns whether it is short enough.
+fn each(
+    path: &Path<'_>,
+    items: &[Value],
+    max: usize,
+    errors: &mut Vec<FieldError>,
+    mut check: impl FnMut(&Path<'_>, &Value, &mut Vec<FieldError>),
+) -> bool {
+    if items.len() > max {
+        errors.push(FieldError::too_many(path, items.len(), max));
+        return false;
     }
-    configurations(&path.child("config"), devices.list("config"), errors);
+    for (index, item) in items.iter().enumerate() {
+        check(&path.index(index), item, errors);
+    }
+    true
+}
+
+/// Refuses items whose key an earlier item has.
+fn unique(path: &Path<'_>, items: &[Value], key: impl Fn(&Value) -> String, errors: &mut Vec<FieldError>) {
+    let keys: Vec<String> = items.iter().map(key).collect();
+    for (index, key) in keys.iter().enumerate() {
+        if keys[..index].contains(key) {
+            errors.push(FieldError::duplicate(path.index(index), key.as_str()));
+        }
+    }
 }
 
 /// Returns the names by which constraints and configurations refer to the requests of a claim.
@@ -100,41 +146,41 @@ fn request_names(devices: Option<&Value>) -> Vec<String> {
     names
 }
 
-fn constraints(path: &Path<'_>, constraints: &[Value], known: &[String], errors: &mut Vec<FieldError>) {
-    for (index, constraint) in constraints.iter().enumerate() {
-        let at = path.index(index);
-        references(&at.child("requests"), constraint, known, errors);
-        let field = ["matchAttribute", "distinctAttribute"].into_iter().find(|field| constraint.has(field));
-        let Some(field) = field else {
-            let detail = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
-            errors.push(FieldError::required(at, detail));
-            continue;
-        };
-        let (place, name) = (at.child(field), constraint.str(field));
-        slice::qualified_name(&place, name, errors);
-        if !name.contains('/') {
-            let detail = "a fully qualified name must be a domain and a name separated by a slash";
-            errors.push(FieldError::invalid(place, name, detail));
-        }
+fn constraint(path: &Path<'_>, constraint: &Value, known: &[String], errors: &mut Vec<FieldError>) {
+    references(&path.child("requests"), constraint, known, errors);
+    let field = ["matchAttribute", "distinctAttribute"].into_iter().find(|field| constraint.has(field));
+    let Some(field) = field else {
+        let detail = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
+        errors.push(FieldError::required(path, detail));
+        return;
+    };
+    let (place, name) = (path.child(field), constraint.str(field));
+    slice::qualified_name(&place, name, errors);
+    if !name.contains('/') {
+        let detail = "a fully qualified name must be a domain and a name separated by a slash";
+        errors.push(FieldError::invalid(place, name, detail));
     }
 }
 
 /// Validates the references of a constraint or a configuration to requests.
 fn references(path: &Path<'_>, owner: &Value, known: &[String], errors: &mut Vec<FieldError>) {
-    let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
-    let names = owner.strs("requests");
-    for (index, name) in names.iter().enumerate() {
-        let at = path.index(index);
-        let parts: Vec<&str> = name.split('/').collect();
-        if parts.len() <= 2 {
-            parts.iter().for_each(|part| label(&at, part, errors));
-        }
-        if !known.iter().any(|known| known == name) {
-            errors.push(FieldError::invalid(at, *name, detail));
-        }
-        if names[..index].contains(name) {
-            errors.push(FieldError::duplicate(at, *name));
-        }
+    let names = owner.list("requests");
+    if each(path, names, REQUESTS_MAX, errors, |at, it, errors| {
+        reference(at, it.as_str().unwrap_or_default(), known, errors);
+    }) {
+        unique(path, names, |name| name.as_str().unwrap_or_default().to_owned(), errors);
+    }
+}
+
+/// Validates a reference to a request.
+fn reference(path: &Path<'_>, name: &str, known: &[String], errors: &mut Vec<FieldError>) {
+    let parts: Vec<&str> = name.split('/').collect();
+    if parts.len() <= 2 {
+        parts.iter().for_each(|part| label(path, part, errors));
+    }
+    if !known.iter().any(|known| known == name) {
+        let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+        errors.push(FieldError::invalid(path, name, detail));
     }
 }
 
@@ -150,12 +196,13 @@ fn request(path: &Path<'_>, request: &Value, errors: &mut Vec<FieldError>) {
         (Some(exactly), true) => device(&path.child("exactly"), exactly, errors),
         (None, false) => {
             let path = path.child("firstAvailable");
-            for (index, item) in alternatives.iter().enumerate() {
-                let path = path.index(index);
-                label(&path.child("name"), item.str("name"), errors);
-                device(&path, item, errors);
+            let fits = each(&path, alternatives, ALTERNATIVES_MAX, errors, |at, item, errors| {
+                label(&at.child("name"), item.str("name"), errors);
+                device(at, item, errors);
+            });
+            if fits {
+                unique(&path, alternatives, |it| it.str("name").to_owned(), errors);
             }
-            repeated_names(&path, alternatives, errors);
         }
     }
 }
@@ -187,23 +234,13 @@ fn device(path: &Path<'_>, request: &Value, errors: &mut Vec<FieldError>) {
     slice::tolerations(&path.child("tolerations"), request.list("tolerations"), errors);
 }
 
-fn repeated_names(path: &Path<'_>, items: &[Value], errors: &mut Vec<FieldError>) {
-    for (index, item) in items.iter().enumerate() {
-        let name = item.str("name");
-        if items[..index].iter().any(|it| it.str("name") == name) {
-            errors.push(FieldError::duplicate(path.index(index).child("name"), name));
-        }
-    }
-}
-
 fn selectors(path: &Path<'_>, selectors: &[Value], errors: &mut Vec<FieldError>) {
     let environment = admission::Environment::of_devices();
-    for (index, selector) in selectors.iter().enumerate() {
-        let path = path.index(index);
+    each(path, selectors, SELECTORS_MAX, errors, |path, selector, errors| {
         let cel = path.child("cel");
         let Some(value) = selector.at("cel") else {
             errors.push(FieldError::required(cel, ""));
-            continue;
+            return;
         };
         let (place, text) = (cel.child("expression"), value.str("expression"));
         if text.len() > EXPRESSION_BYTES_MAX {
@@ -213,19 +250,62 @@ fn selectors(path: &Path<'_>, selectors: &[Value], errors: &mut Vec<FieldError>)
         {
             errors.push(FieldError::invalid(place, text, why));
         }
+    });
+}
+
+fn configuration(path: &Path<'_>, configuration: &Value, errors: &mut Vec<FieldError>) {
+    let at = path.child("opaque");
+    let Some(opaque) = configuration.at("opaque") else {
+        errors.push(FieldError::required(at, ""));
+        return;
+    };
+    volume::driver_name(&at.child("driver"), opaque.str("driver"), errors);
+    parameters(&at.child("parameters"), opaque.at("parameters"), errors);
+}
+
+/// Validates the raw parameters of a driver, which must be an object.
+fn parameters(path: &Path<'_>, parameters: Option<&Value>, errors: &mut Vec<FieldError>) {
+    match parameters {
+        None => errors.push(FieldError::required(path, "")),
+        Some(value) if value.to_string().len() > PARAMETERS_BYTES_MAX => {
+            errors.push(FieldError::too_long(path, PARAMETERS_BYTES_MAX));
+        }
+        Some(Value::Object(_)) => {}
+        Some(_) => {
+            errors.push(FieldError::invalid(path, "<value omitted>", "must be a valid JSON object"));
+        }
     }
 }
 
-fn configurations(path: &Path<'_>, items: &[Value], errors: &mut Vec<FieldError>) {
-    for (index, item) in items.iter().enumerate() {
-        let at = path.index(index);
-        let at = at.child("opaque");
-        let Some(opaque) = item.at("opaque") else {
-            errors.push(FieldError::required(at, ""));
-            continue;
-        };
-        volume::driver_name(&at.child("driver"), opaque.str("driver"), errors);
-        slice::parameters(&at.child("parameters"), opaque.at("parameters"), errors);
+/// Validates the conditions under which a device is bound to a node, and those under which that has failed.
+fn binding_conditions(path: &Path<'_>, device: &Value, errors: &mut Vec<FieldError>) {
+    const BINDING: &str = "bindingConditions";
+    const FAILURE: &str = "bindingFailureConditions";
+    let (binding, failure) = (device.list(BINDING), device.list(FAILURE));
+    for (field, names) in [(BINDING, binding), (FAILURE, failure)] {
+        each(&path.child(field), names, CONDITIONS_MAX, errors, |at, name, errors| {
+            let name = name.as_str().unwrap_or_default();
+            named(at, name, names::qualified_name(name), errors);
+        });
+    }
+    let text = |name: &Value| name.as_str().unwrap_or_default().to_owned();
+    unique(&path.child(BINDING), binding, text, errors);
+    let list = path.child(FAILURE);
+    for (index, name) in failure.iter().enumerate() {
+        if failure[..index].contains(name) {
+            errors.push(FieldError::duplicate(list.index(index), name.clone()));
+        }
+        if binding.contains(name) {
+            let detail = "bindingFailureConditions must not overlap with bindingConditions";
+            errors.push(FieldError::invalid(list.index(index), name.clone(), detail));
+        }
+    }
+    for (field, other) in [(BINDING, FAILURE), (FAILURE, BINDING)] {
+        if device.list(field).is_empty() && !device.list(other).is_empty() {
+            let shown = device.at(field).cloned().unwrap_or(Value::Null);
+            let detail = format!("{field} are required to use {other}");
+            errors.push(FieldError::invalid(path.child(field), shown, detail));
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use evenkeel_scalars::formats;
 
-use super::field_rules::{Seen, ip, label, named, one_of, port, qualified, subdomain, supported};
+use super::field_rules::{
+    Seen, ip, label, named, one_of, port, qualified, required_one_of, subdomain, supported,
+};
 use super::service::endpoint_ip;
 use crate::field::{FieldError, Path};
 use crate::json::Value;
@@ -220,7 +222,7 @@ fn slice_ports(object: &Value, errors: &mut Vec<FieldError>) {
         if !seen.insert(name) {
             errors.push(FieldError::duplicate(path.child("name"), name));
         }
-        one_of(&path.child("protocol"), value.str("protocol"), &PROTOCOLS, errors);
+        required_one_of(value, &path, "protocol", &PROTOCOLS, errors);
         if let Some(protocol) = value.at("appProtocol").and_then(Value::as_str) {
             qualified(&path.child("appProtocol"), protocol, errors);
         }

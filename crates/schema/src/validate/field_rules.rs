@@ -38,6 +38,20 @@ pub(super) fn one_of(path: &Path<'_>, text: &str, allowed: &[&str], errors: &mut
     }
 }
 
+/// Validates a required field with a list of allowed values, which tells an empty text from an absent one.
+pub(super) fn required_one_of(
+    object: &Value,
+    path: &Path<'_>,
+    field: &str,
+    allowed: &[&str],
+    errors: &mut Vec<FieldError>,
+) {
+    match object.at(field) {
+        None => errors.push(FieldError::required(path.child(field), "")),
+        Some(_) => supported(&path.child(field), object.str(field), allowed, errors),
+    }
+}
+
 pub(super) fn supported(path: &Path<'_>, text: &str, allowed: &[&str], errors: &mut Vec<FieldError>) {
     if !allowed.contains(&text) {
         errors.push(FieldError::not_supported(path, text, allowed));

@@ -107,7 +107,30 @@ fn policy_rule(path: &Path<'_>, rule: &Value, errors: &mut Vec<FieldError>) {
         verbs(&path, rule, errors);
         let detail = "nonResourceURLs must contain at least one value";
         texts(&path, rule, "nonResourceURLs", detail, "non-resource URLs", errors);
+        let (list, urls) = (path.child("nonResourceURLs"), rule.strs("nonResourceURLs"));
+        if !urls.contains(&"*") {
+            for (index, url) in urls.iter().enumerate() {
+                non_resource_url(&list.index(index), url, errors);
+            }
+        }
     }
+}
+
+/// Validates a path, whose last segment may be `*`.
+fn non_resource_url(path: &Path<'_>, url: &str, errors: &mut Vec<FieldError>) {
+    let is_pattern = url.contains('*');
+    let detail = match url {
+        "" => "must not be empty",
+        "/" => return,
+        _ if !url.starts_with('/') => "must start with slash",
+        _ if url.contains(' ') => "must not contain white-space",
+        _ if url.contains("//") => "must not contain double slash",
+        _ if is_pattern && (url.matches('*').count() > 1 || !url.ends_with("/*")) => {
+            "wildcard can only do suffix matching"
+        }
+        _ => return,
+    };
+    errors.push(FieldError::invalid(path, url, detail));
 }
 
 const SUBJECTS: [(&str, &str); 3] =

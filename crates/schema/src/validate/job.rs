@@ -216,8 +216,8 @@ fn completion_mode(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) 
             &["NonIndexed", "Indexed"],
         ));
     }
-    match spec.str("completionMode") {
-        "Indexed" => {
+    match spec.at("completionMode").and_then(Value::as_str) {
+        Some("Indexed") => {
             if !spec.has("completions") {
                 let detail = "when completion mode is Indexed";
                 errors.push(FieldError::required(path.child("completions"), detail));
@@ -245,7 +245,7 @@ fn completion_mode(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) 
                 many_completions(path, spec, errors);
             }
         }
-        "" | "NonIndexed" => {
+        None | Some("NonIndexed") => {
             for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
                 if let Some(value) = spec.int(field) {
                     errors.push(FieldError::invalid(

@@ -127,8 +127,19 @@ impl Bounds {
             refuse("maxLimitRequestRatio", ratio, format!("ratio {ratio} is less than 1"));
         }
         if let (Some(ratio), Some(min), Some(max)) = (ratio, min, max) {
-            let limit = max.milli_value() as f64 / min.milli_value() as f64;
-            if ratio.milli_value() as f64 / 1000.0 > limit {
+            // Large amounts are compared in whole units.
+            let is_large = [ratio, min, max].iter().any(|it| it.value_in_64_bits() >= i64::MAX / 1000);
+            let (given, limit) = match is_large {
+                true => {
+                    let limit = max.value_in_64_bits() as f64 / min.value_in_64_bits() as f64;
+                    (ratio.value_in_64_bits() as f64, limit)
+                }
+                false => {
+                    let limit = max.milli_in_64_bits() as f64 / min.milli_in_64_bits() as f64;
+                    (ratio.milli_in_64_bits() as f64 / 1000.0, limit)
+                }
+            };
+            if given > limit {
                 let detail = format!("ratio {ratio} is greater than max/min = {limit:.6}");
                 refuse("maxLimitRequestRatio", ratio, detail);
             }

@@ -16,9 +16,21 @@ const CONTROLLER_MAX: usize = 250;
 const BAD_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const BAD_SUFFIXES: [&str; 2] = ["/..", "/."];
 
+/// The annotation that named the class of an Ingress before it had a field.
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
 pub(super) fn create(kind: &str, object: &Value, namespaced: bool) -> Vec<FieldError> {
     let mut errors = object_meta::create_builtin(object, namespaced, NameRule::Subdomain);
     rules(kind, object, &mut errors);
+    let annotation = object.at("metadata").at("annotations").at(CLASS_ANNOTATION).and_then(Value::as_str);
+    let class = object.at("spec").at("ingressClassName").and_then(Value::as_str);
+    if let (Some(annotation), Some(class)) = (annotation, class)
+        && kind == "Ingress"
+        && annotation != class
+    {
+        let detail = "must match `ingressClassName` when both are specified";
+        errors.push(FieldError::invalid(format!("annotations.{CLASS_ANNOTATION}"), annotation, detail));
+    }
     errors
 }
 
@@ -213,7 +225,7 @@ fn class(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     reference(&path, parameters, errors);
     let namespace = parameters.at("namespace").and_then(Value::as_str);
     match (parameters.str("scope"), namespace) {
-        ("", _) => errors.push(FieldError::required(path.child("scope"), "")),
+        ("", _) if !parameters.has("scope") => errors.push(FieldError::required(path.child("scope"), "")),
         ("Namespace", None) => {
             errors.push(FieldError::required(
                 path.child("namespace"),
@@ -357,4 +369,29 @@ fn is_strict_subset(inner: (u128, u32, u32), outer: (u128, u32, u32)) -> bool {
     let shift = outer.1.saturating_sub(outer.2);
     let top = |bits: u128| bits.checked_shr(shift).unwrap_or_default();
     inner.1 == outer.1 && inner.2 > outer.2 && top(inner.0) == top(outer.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_annotation_of_an_ingress_agrees_with_its_class() {
+        let ingress = |class: &str| {
+            json!({"metadata": {"name": "i", "namespace": "n", "annotations": {CLASS_ANNOTATION: "a"}},
+                "spec": {"ingressClassName": class, "defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}})
+        };
+        let told = |class: &str| -> Vec<String> {
+            create("Ingress", &ingress(class), true).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(told("a"), [""; 0]);
+        assert_eq!(
+            told("b"),
+            [
+                r#"annotations.kubernetes.io/ingress.class: Invalid value: "a": must match `ingressClassName` when both are specified"#
+            ]
+        );
+    }
 }

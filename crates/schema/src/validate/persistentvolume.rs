@@ -85,12 +85,46 @@ pub(super) fn update(new: &Value, old: &Value, subresource: &str) -> Vec<FieldEr
         errors.push(FieldError::forbidden(Path::new("spec").child(class), detail));
     }
     let (affinity, before) = (new.at("spec").at("nodeAffinity"), old.at("spec").at("nodeAffinity"));
-    if before.is_some() && affinity != before {
+    if before.is_some_and(|before| affinity != Some(&with_renamed_labels(before, affinity))) {
         let printed = internal_structs::bad_value("*core.VolumeNodeAffinity", affinity);
         let detail = "field is immutable, except for updating from beta label to GA";
         errors.push(FieldError::invalid("nodeAffinity", printed, detail));
     }
     errors
+}
+
+/// Labels of nodes that got other names when they became stable.
+const RENAMED_LABELS: [(&str, &str); 5] = [
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+];
+
+/// Returns the stored affinity with the keys of the new one where the update may change them: to the newer name of the same
+/// label. As in Kubernetes, an empty key is not told twice: it counts as the newer name of any other label.
+fn with_renamed_labels(old: &Value, new: Option<&Value>) -> Value {
+    let mut renamed = old.clone();
+    let terms = renamed.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut);
+    let new_terms = new.at("required").list("nodeSelectorTerms");
+    for (term, new) in terms.into_iter().flatten().zip(new_terms) {
+        for list in ["matchExpressions", "matchFields"] {
+            let requirements = term.get_mut(list).and_then(Value::as_array_mut);
+            for (requirement, new) in requirements.into_iter().flatten().zip(new.list(list)) {
+                let key = (&*requirement).str("key");
+                let newer = RENAMED_LABELS.iter().find(|(old, _)| *old == key).map_or("", |(_, newer)| newer);
+                if key != new.str("key")
+                    && newer == new.str("key")
+                    && let Some(fields) = requirement.as_object_mut()
+                {
+                    fields.remove("key");
+                    fields.extend(new.at("key").map(|key| ("key".to_owned(), key.clone())));
+                }
+            }
+        }
+    }
+    renamed
 }
 
 fn spec(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
@@ -241,6 +275,20 @@ fn secret_reference(path: &Path<'_>, reference: &Value, errors: &mut Vec<FieldEr
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_labels_of_an_affinity_may_get_their_newer_names() {
+        let affinity = |key: &str| {
+            let expression = json!({"key": key, "operator": "In", "values": ["a"]});
+            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}})
+        };
+        let allowed =
+            |old: &str, new: &str| with_renamed_labels(&affinity(old), Some(&affinity(new))) == affinity(new);
+        assert!(allowed("beta.kubernetes.io/os", "kubernetes.io/os"));
+        assert!(allowed("zone", ""));
+        assert!(!allowed("beta.kubernetes.io/os", "kubernetes.io/arch"));
+        assert!(!allowed("kubernetes.io/os", "beta.kubernetes.io/os"));
+    }
 
     #[test]
     fn a_volume_does_not_move() {

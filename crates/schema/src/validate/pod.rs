@@ -1,7 +1,9 @@
 //! Pods and pod templates.
 
+mod pod_level;
 mod resize;
 mod status;
+mod system;
 mod update;
 
 use super::container::{self, Pod};
@@ -141,7 +143,7 @@ fn spec(
     container::containers(&path.child("containers"), spec, &pod, errors);
     container::init_containers(&path.child("initContainers"), spec, &pod, errors);
     container::ephemeral_containers(&path.child("ephemeralContainers"), spec, &pod, errors);
-    resources::requirements(&path.child("resources"), spec.at("resources"), &pod.claims, errors);
+    pod_level::check(path, spec, &pod.claims, errors);
     host_network(&path.child("containers"), spec, is_pod, errors);
     super::field_rules::one_of(
         &path.child("restartPolicy"),
@@ -159,7 +161,7 @@ fn spec(
     }
     let selected = spec.at("nodeSelector").unwrap_or(&Value::Null);
     selector::validate_labels(&path.child("nodeSelector"), selected, errors);
-    security::pod(&path.child("securityContext"), spec, errors);
+    security::pod(&path.child("securityContext"), spec, old, errors);
     scheduling::affinity(&path.child("affinity"), spec.at("affinity"), errors);
     dns_config(&path.child("dnsConfig"), spec, errors);
     let gates = path.child("readinessGates");
@@ -173,10 +175,14 @@ fn spec(
         spec.list("topologySpreadConstraints"),
         errors,
     );
+    system::host_process(path, spec, errors);
+    system::host_users(path, spec, errors);
     names_of(path, spec, errors);
     hostname_override(&path.child("hostnameOverride"), spec, errors);
     scheduling::tolerations(&path.child("tolerations"), spec.list("tolerations"), errors);
     rest(path, spec, errors);
+    system::operating_system(path, spec, errors);
+    system::file_variables(path, spec, errors);
 }
 
 /// Validates the name that a pod has for itself, whatever its own name is.

@@ -31,7 +31,7 @@ pub(super) fn resource_value(path: &Path<'_>, name: &str, quantity: &Quantity, e
     if quantity.is_negative() {
         errors.push(FieldError::invalid(path, text.as_str(), "must be greater than or equal to 0"));
     }
-    if is_integer(name) && !quantity.is_whole() {
+    if is_integer(name) && !quantity.counts_as_whole() {
         errors.push(FieldError::invalid(
             path,
             BadValue::Printed(Value::from(text).to_string()),

@@ -140,6 +140,21 @@ fn pod_term(path: &Path<'_>, term: &Value, errors: &mut Vec<FieldError>) {
     qualified(&path.child("topologyKey"), key, errors);
 }
 
+/// Refuses keys of `matchLabelKeys` that the selector has, too. The selector has got an expression for each of the keys
+/// before, so such a key occurs twice in it. As in Kubernetes, the errors name neither list.
+fn selected_keys(path: &Path<'_>, term: &Value, errors: &mut Vec<FieldError>) {
+    let (keys, selector) = (term.strs("matchLabelKeys"), term.at("labelSelector"));
+    let mut seen: Vec<&str> = selector.pairs("matchLabels").into_iter().map(|(key, _)| key).collect();
+    for expression in selector.list("matchExpressions") {
+        let key = expression.str("key");
+        if let Some(index) = keys.iter().rposition(|it| *it == key).filter(|_| seen.contains(&key)) {
+            let detail = "exists in both matchLabelKeys and labelSelector";
+            errors.push(FieldError::invalid(path.index(index), key, detail));
+        }
+        seen.push(key);
+    }
+}
+
 fn label_keys(path: &Path<'_>, term: &Value, errors: &mut Vec<FieldError>) {
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
         let keys = term.strs(field);
@@ -151,6 +166,7 @@ fn label_keys(path: &Path<'_>, term: &Value, errors: &mut Vec<FieldError>) {
             qualified(&list.index(index), key, errors);
         }
     }
+    selected_keys(path, term, errors);
     let other = term.strs("mismatchLabelKeys");
     let list = path.child("matchLabelKeys");
     for (index, key) in term.strs("matchLabelKeys").into_iter().enumerate() {
@@ -285,5 +301,28 @@ fn positive(path: &Path<'_>, object: &Value, field: &str, errors: &mut Vec<Field
     let value = object.int(field).unwrap_or_default();
     if value <= 0 {
         errors.push(FieldError::invalid(path.child(field), value, "must be greater than zero"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_selector_lacks_the_keys_that_are_matched() {
+        let term = |selector: Value| json!({"matchLabelKeys": ["a", "b"], "labelSelector": selector});
+        let told = |selector: Value| {
+            let mut errors = Vec::new();
+            selected_keys(&Path::new("term"), &term(selector), &mut errors);
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let expression = json!({"key": "b", "operator": "In", "values": ["x"]});
+        assert_eq!(told(json!({"matchExpressions": [expression]})), [""; 0]);
+        assert_eq!(
+            told(json!({"matchLabels": {"b": "x"}, "matchExpressions": [expression]})),
+            [r#"term[1]: Invalid value: "b": exists in both matchLabelKeys and labelSelector"#]
+        );
     }
 }

@@ -59,7 +59,9 @@ fn escalation(path: &Path<'_>, context: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Validates the security context of a pod.
-pub(super) fn pod(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+///
+/// `old` is the stored spec of the pod; what it has already is not refused again.
+pub(super) fn pod(path: &Path<'_>, spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let Some(context) = spec.at("securityContext") else { return };
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {
         id(context, path, field, errors);
@@ -74,7 +76,11 @@ pub(super) fn pod(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         errors.push(FieldError::invalid(path.child("shareProcessNamespace"), true, detail));
     }
-    sysctls(&path.child("sysctls"), context.list("sysctls"), errors);
+    let names = |spec: &Value| spec.at("securityContext").list("sysctls").to_vec();
+    let had = old.is_some_and(|old| names(old).iter().any(|it| of_host(old, it.str("name")).is_some()));
+    sysctls(&path.child("sysctls"), context.list("sysctls"), errors, |name| {
+        if had { None } else { of_host(spec, name) }
+    });
     optional_one_of(context, path, "fsGroupChangePolicy", &["Always", "OnRootMismatch"], errors);
     seccomp(&path.child("seccompProfile"), context.at("seccompProfile"), errors);
     windows::options(&path.child("windowsOptions"), context.at("windowsOptions"), errors);
@@ -84,7 +90,38 @@ pub(super) fn pod(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     optional_one_of(context, path, "seLinuxChangePolicy", &["Recursive"], errors);
 }
 
-fn sysctls(path: &Path<'_>, sysctls: &[Value], errors: &mut Vec<FieldError>) {
+/// Returns the field by which a pod shares the namespace of a kernel parameter with its node, if it does.
+fn of_host(spec: &Value, sysctl: &str) -> Option<&'static str> {
+    const IPC: [&str; 10] = [
+        "kernel.sem",
+        "kernel.shmall",
+        "kernel.shmmax",
+        "kernel.shmmni",
+        "kernel.shm_rmid_forced",
+        "kernel.shm",
+        "kernel.msgmax",
+        "kernel.msgmnb",
+        "kernel.msgmni",
+        "kernel.msg",
+    ];
+    // A name may have slashes instead of dots, and then dots instead of slashes.
+    let name = match sysctl.find(['.', '/']).map(|at| sysctl.as_bytes()[at]) {
+        Some(b'/') => sysctl.replace('.', "\0").replace('/', ".").replace('\0', "/"),
+        _ => sysctl.to_owned(),
+    };
+    let name = name.split('*').next().unwrap_or_default();
+    if spec.bool("hostNetwork") && name.starts_with("net.") {
+        return Some("hostNetwork");
+    }
+    (spec.bool("hostIPC") && (IPC.contains(&name) || name.starts_with("fs.mqueue."))).then_some("hostIPC")
+}
+
+fn sysctls(
+    path: &Path<'_>,
+    sysctls: &[Value],
+    errors: &mut Vec<FieldError>,
+    of_host: impl Fn(&str) -> Option<&'static str>,
+) {
     let mut seen = Seen::default();
     for (index, sysctl) in sysctls.iter().enumerate() {
         let at = path.index(index);
@@ -98,6 +135,13 @@ fn sysctls(path: &Path<'_>, sysctls: &[Value], errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(at, name, detail));
         } else if !seen.insert(name) {
             errors.push(FieldError::duplicate(at, name));
+        }
+        if let Some(field) = of_host(name) {
+            errors.push(FieldError::invalid(
+                at,
+                name,
+                format!("may not be specified when '{field}' is true"),
+            ));
         }
     }
 }
@@ -153,5 +197,30 @@ fn app_armor(path: &Path<'_>, profile: Option<&Value>, errors: &mut Vec<FieldErr
             other,
             &["Localhost", "RuntimeDefault", "Unconfined"],
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_does_not_set_kernel_parameters_of_its_node() {
+        let pod =
+            |field: &str, name: &str| json!({field: true, "securityContext": {"sysctls": [{"name": name}]}});
+        let told = |spec: &Value, old: Option<&Value>| {
+            let mut errors = Vec::new();
+            super::pod(&Path::new("c"), spec, old, &mut errors);
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let network = pod("hostNetwork", "net/ipv4/ip_forward");
+        let wrong = r#"c.sysctls[0].name: Invalid value: "net/ipv4/ip_forward": may not be specified when 'hostNetwork' is true"#;
+        assert_eq!(told(&network, None), [wrong]);
+        assert_eq!(told(&network, Some(&network)), [""; 0]);
+        assert_eq!(told(&pod("hostNetwork", "kernel.sem"), None), [""; 0]);
+        assert_eq!(told(&pod("hostIPC", "kernel.sem"), None).len(), 1);
+        assert_eq!(told(&pod("hostIPC", "kernel.semaphore"), None), [""; 0]);
     }
 }

@@ -2,9 +2,7 @@
 
 use evenkeel_scalars::go;
 
-use super::field_rules::{
-    IMMUTABLE, immutable, named, non_negative, one_of, qualified, subdomain, supported,
-};
+use super::field_rules::{IMMUTABLE, immutable, named, non_negative, qualified, subdomain, supported};
 use crate::field::{BadValue, FieldError, Path};
 use crate::json::Value;
 use crate::names;
@@ -93,9 +91,11 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Vec<Fiel
         "CSIStorageCapacity" => {
             errors.extend(object_meta::create_builtin(new, true, object_meta::NameRule::Subdomain));
             check(kind, new, errors);
-            for field in ["nodeTopology", "storageClassName"] {
-                immutable(&Path::new(field), new.at(field), old.at(field), errors);
-            }
+            let topology = |object: &Value| object.at("nodeTopology").map(without_empty);
+            let (now, before) = (topology(new), topology(old));
+            immutable(&Path::new("nodeTopology"), now.as_ref(), before.as_ref(), errors);
+            let class = "storageClassName";
+            immutable(&Path::new(class), new.at(class), old.at(class), errors);
         }
         _ => {}
     }
@@ -109,7 +109,12 @@ fn class(object: &Value, errors: &mut Vec<FieldError>) {
         supported(&Path::new("reclaimPolicy"), policy, &["Delete", "Retain"], errors);
     }
     let modes = ["Immediate", "WaitForFirstConsumer"];
-    one_of(&Path::new("volumeBindingMode"), object.str("volumeBindingMode"), &modes, errors);
+    match object.at("volumeBindingMode") {
+        None => errors.push(FieldError::required("volumeBindingMode", "")),
+        Some(_) => {
+            supported(&Path::new("volumeBindingMode"), object.str("volumeBindingMode"), &modes, errors)
+        }
+    }
     topologies(object.list("allowedTopologies"), errors);
 }
 
@@ -307,6 +312,17 @@ fn tokens(list: &Path<'_>, requests: &[Value], errors: &mut Vec<FieldError>) {
         let seconds = request.int("expirationSeconds").unwrap_or_default();
         errors.push(FieldError::invalid(path.child("expirationSeconds"), seconds, detail));
     }
+}
+
+/// Returns a selector without empty fields, as messages show it.
+fn without_empty(selector: &Value) -> Value {
+    let is_empty = |value: &Value| match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    let fields = selector.as_object().into_iter().flatten().filter(|(_, value)| !is_empty(value));
+    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 fn capacity(object: &Value, errors: &mut Vec<FieldError>) {

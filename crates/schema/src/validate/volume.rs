@@ -251,6 +251,10 @@ fn projected(volume: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
             let Some(projection) = source.at(name) else { continue };
             let at = path.child(name);
             if found {
+                // Kubernetes checks the path of a token even then.
+                if name == "serviceAccountToken" {
+                    token_path(volume, projection, errors);
+                }
                 errors
                     .push(FieldError::forbidden(path, "may not specify more than 1 volume type per source"));
                 continue;
@@ -304,6 +308,10 @@ fn token(volume: &Path<'_>, path: &Path<'_>, source: &Value, errors: &mut Vec<Fi
         let detail = "may not specify a duration larger than 2^32 seconds";
         errors.push(FieldError::invalid(path.child("expirationSeconds"), seconds, detail));
     }
+    token_path(volume, source, errors);
+}
+
+fn token_path(volume: &Path<'_>, source: &Value, errors: &mut Vec<FieldError>) {
     match source.str("path") {
         "" => errors.push(FieldError::required(volume.child("path"), "")),
         text => local_non_reserved_path(&volume.child("path"), text, errors),
@@ -354,7 +362,7 @@ const TEMPLATE_META_FORBIDDEN: [(&str, &str); 13] = [
 ];
 
 /// Validates the metadata of a template, which may only have labels and annotations.
-fn template_meta(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn template_meta(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
     object_meta::annotations(&path.child("annotations"), meta, errors);
     selector::validate_labels(&path.child("labels"), meta.at("labels").unwrap_or(&Value::Null), errors);
     for (field, shown) in TEMPLATE_META_FORBIDDEN {

@@ -289,7 +289,7 @@ fn daemon_strategy(path: &Path<'_>, strategy: &Value, errors: &mut Vec<FieldErro
             at_most_all(&at.child("maxUnavailable"), unavailable, errors);
             int_or_percent(&at.child("maxSurge"), surge, errors);
             at_most_all(&at.child("maxSurge"), surge, errors);
-            match (amount(unavailable) > 0, amount(surge) > 0) {
+            match (amount(unavailable) != 0, amount(surge) != 0) {
                 (true, true) => {
                     let shown = surge.cloned().unwrap_or(Value::from(0));
                     let detail = "may not be set when maxUnavailable is non-zero";

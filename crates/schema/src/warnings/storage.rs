@@ -48,7 +48,7 @@ pub(super) fn of_claim_spec(spec: &Value, at: &str, warnings: &mut Vec<String>) 
     for list in ["requests", "limits"] {
         let quantity = get(spec, &["resources", list, "storage"]).map(Quantity::from_json);
         if let Some(Ok(quantity)) = quantity
-            && !quantity.is_whole()
+            && !quantity.counts_as_whole()
         {
             let text = go::quote(&quantity.to_string());
             warnings.push(format!(

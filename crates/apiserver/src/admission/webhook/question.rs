@@ -1,11 +1,11 @@
 //! The AdmissionReview that is sent to a webhook.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Asked;
 use crate::admission::admission_policy::request;
-use crate::admission::plugin::{Admission, Operation};
+use crate::admission::plugin::Admission;
 use crate::admission_registration::Webhook;
 
 /// An AdmissionReview to be sent.
@@ -41,35 +41,6 @@ pub(super) fn new(admission: &Admission<'_>, hook: &Webhook, asked: &Asked) -> R
     request["uid"] = ctx.services.env.uid().into();
     request["object"] = asked.object.clone();
     request["oldObject"] = asked.old.clone();
-    request["options"] = options(admission);
     let api_version = format!("admission.k8s.io/{version}");
     Ok(Question { review: json!({"kind": "AdmissionReview", "apiVersion": api_version, "request": request}) })
-}
-
-/// The options of the write. A patch appears as the create or update that it performs.
-fn options(admission: &Admission<'_>) -> Value {
-    let operation = admission.operation;
-    let kind = match operation {
-        // What connects has no options besides its object.
-        Operation::Connect => return Value::Null,
-        Operation::Create => "CreateOptions",
-        Operation::Update => "UpdateOptions",
-        Operation::Delete => "DeleteOptions",
-    };
-    let mut options = Map::new();
-    options.insert("kind".to_owned(), kind.into());
-    options.insert("apiVersion".to_owned(), "meta.k8s.io/v1".into());
-    if admission.dry_run {
-        options.insert("dryRun".to_owned(), json!(["All"]));
-    }
-    let named: &[&str] = match operation {
-        Operation::Delete => &["propagationPolicy"],
-        _ => &["fieldManager", "fieldValidation"],
-    };
-    for field in named {
-        if let Some(text) = admission.ctx.request.query.get(field).filter(|it| !it.is_empty()) {
-            options.insert((*field).to_owned(), text.into());
-        }
-    }
-    options.into()
 }

@@ -42,6 +42,7 @@ fn visit(path: &Path<'_>, schema: &Value, place: Place, errors: &mut Vec<FieldEr
 }
 
 fn check(path: &Path<'_>, schema: &Value, default: &Value, place: Place, errors: &mut Vec<FieldError>) {
+    let untyped = node(&without_int_or_string(schema));
     let schema = node(schema);
     if !place.in_meta {
         let mut pruned = default.clone();
@@ -55,11 +56,28 @@ fn check(path: &Path<'_>, schema: &Value, default: &Value, place: Place, errors:
             return;
         }
     }
-    let wrong = values::validate(&path.to_string(), &schema, default, None);
+    let wrong = values::validate(&path.to_string(), &untyped, default, None);
     if wrong.is_empty() && place.by_rules {
         errors.extend(broken_rules(path, &schema, default));
     }
     errors.extend(wrong);
+}
+
+/// Returns a schema in which `x-kubernetes-int-or-string` does not restrict the type. Kubernetes checks that type in objects,
+/// but not in defaults.
+fn without_int_or_string(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Value::Object(fields) = &mut schema {
+        fields.remove("x-kubernetes-int-or-string");
+        for field in ["items", "additionalProperties"] {
+            if let Some(inner) = fields.get_mut(field) {
+                *inner = without_int_or_string(inner);
+            }
+        }
+        let properties = fields.get_mut("properties").and_then(Value::as_object_mut);
+        properties.into_iter().flatten().for_each(|(_, inner)| *inner = without_int_or_string(inner));
+    }
+    schema
 }
 
 /// The rules of the schema that a default breaks.
@@ -74,4 +92,22 @@ fn broken_rules(path: &Path<'_>, schema: &Schema, default: &Value) -> Vec<FieldE
         };
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_default_of_an_int_or_string_may_have_any_type() {
+        let schema = json!({"type": "object", "properties": {
+            "a": {"x-kubernetes-int-or-string": true, "default": true},
+            "b": {"type": "string", "default": true}}});
+        let told: Vec<String> =
+            validate(&Path::new("schema"), &schema, false).iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("schema.properties[b].default: "), "{told:?}");
+    }
 }

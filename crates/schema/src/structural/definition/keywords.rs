@@ -173,7 +173,7 @@ fn standard(path: &Path<'_>, schema: &Value, context: &Context, errors: &mut Vec
         ("additionalItems", schema.has("additionalItems")),
         ("patternProperties", filled("patternProperties")),
         ("definitions", filled("definitions")),
-        ("dependencies", filled("dependencies")),
+        ("dependencies", schema.has("dependencies")),
         ("$ref", schema.has("$ref")),
     ];
     for (name, _) in unsupported.into_iter().filter(|(_, used)| *used) {
@@ -183,7 +183,7 @@ fn standard(path: &Path<'_>, schema: &Value, context: &Context, errors: &mut Vec
         let detail = "type cannot be set to null, use nullable as an alternative";
         errors.push(FieldError::forbidden(path.child("type"), detail));
     }
-    if schema.at("items").is_some_and(Value::is_array) {
+    if !schema.list("items").is_empty() {
         errors.push(FieldError::forbidden(
             path.child("items"),
             "items must be a schema object and not an array",

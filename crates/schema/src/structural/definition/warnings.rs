@@ -17,21 +17,12 @@ fn of(definition: &Value) -> Vec<String> {
     let spec = shared_form(definition.at("spec").unwrap_or(&Value::Null));
     let shared = spec.at("validation").at("openAPIV3Schema").into_iter();
     let own = spec.list("versions").iter().filter_map(|version| version.at("schema").at("openAPIV3Schema"));
-    let (mut unknown, mut sets) = (Vec::new(), Vec::new());
-    for schema in shared.chain(own) {
-        visit(schema, &mut unknown, &mut sets);
-    }
-    sets.sort();
-    let mut warnings: Vec<String> = Vec::new();
-    for warning in unknown.into_iter().chain(sets) {
-        if !warnings.contains(&warning) {
-            warnings.push(warning);
-        }
-    }
+    let mut warnings = Vec::new();
+    shared.chain(own).for_each(|schema| visit(schema, &mut warnings));
     warnings
 }
 
-fn visit(schema: &Value, unknown: &mut Vec<String>, sets: &mut Vec<String>) {
+fn visit(schema: &Value, warnings: &mut Vec<String>) {
     let (kind, format) = (schema.str("type"), schema.str("format"));
     let recognized = match kind {
         "" | "string" => formats::is_known(format),
@@ -40,17 +31,13 @@ fn visit(schema: &Value, unknown: &mut Vec<String>, sets: &mut Vec<String>) {
         _ => false,
     };
     if !format.is_empty() && !recognized {
-        unknown.push(format!("unrecognized format {}", go::quote(format)));
-    }
-    let items = schema.at("items").str("type");
-    if schema.str("x-kubernetes-list-type") == "set" && matches!(items, "object" | "array") {
-        sets.push(format!(
-            "x-kubernetes-list-type: set for items of type {} is not supported by server-side apply or CEL validation rules",
-            go::quote(items)
-        ));
+        let warning = format!("unrecognized format {}", go::quote(format));
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
     }
     for child in children(schema) {
-        visit(child, unknown, sets);
+        visit(child, warnings);
     }
 }
 

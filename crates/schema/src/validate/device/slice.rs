@@ -4,6 +4,7 @@ use evenkeel_scalars::go_regex;
 
 use super::super::field_rules::{IMMUTABLE, label, named, subdomain, supported};
 use super::super::{scheduling, volume};
+use super::{binding_conditions, capacity, each, unique};
 use crate::field::{BadValue, FieldError, Path};
 use crate::internal_structs;
 use crate::json::Value;
@@ -15,6 +16,12 @@ const DEVICES_MAX: usize = 128;
 const DEVICES_WITH_FEATURES_MAX: usize = 64;
 const ATTRIBUTES_MAX: usize = 32;
 const TEXT_MAX: usize = 64;
+const TAINTS_MAX: usize = 16;
+const COUNTER_SETS_MAX: usize = 8;
+const COUNTERS_MAX: usize = 32;
+const CONSUMPTIONS_MAX: usize = 2;
+/// A domain, a slash and an identifier.
+const NAME_MAX: usize = 63 + 1 + IDENTIFIER_MAX;
 const IDENTIFIER_MAX: usize = 32;
 const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 const ONE_OF: &str =
@@ -63,7 +70,29 @@ pub(super) fn spec(path: &Path<'_>, spec: &Value, old: Option<&Value>, errors: &
     if spec.has("sharedCounters") && spec.has("devices") {
         errors.push(FieldError::invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"));
     }
-    devices(&path.child("devices"), spec, errors);
+    devices(&path.child("devices"), spec, old, errors);
+    let (list, sets) = (path.child("sharedCounters"), spec.list("sharedCounters"));
+    let fits =
+        each(&list, sets, COUNTER_SETS_MAX, errors, |at, set, errors| counters(at, "name", set, errors));
+    if fits {
+        unique(&list, sets, |set| set.str("name").to_owned(), errors);
+    }
+}
+
+/// Validates the name of a set of counters, which is in the field `name`, and the names of its counters.
+fn counters(path: &Path<'_>, name: &str, set: &Value, errors: &mut Vec<FieldError>) {
+    match set.str(name) {
+        "" => errors.push(FieldError::required(path.child(name), "")),
+        text => label(&path.child(name), text, errors),
+    }
+    let at = path.child("counters");
+    match set.map("counters").filter(|counters| !counters.is_empty()) {
+        None => errors.push(FieldError::required(at, "")),
+        Some(counters) if counters.len() > COUNTERS_MAX => {
+            errors.push(FieldError::too_many(at, counters.len(), COUNTERS_MAX));
+        }
+        Some(counters) => counters.keys().for_each(|name| label(&at, name, errors)),
+    }
 }
 
 fn unchanged(path: &Path<'_>, spec: &Value, old: &Value, errors: &mut Vec<FieldError>) {
@@ -140,24 +169,27 @@ fn flag<'a>(
     }
 }
 
-fn devices(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+fn devices(path: &Path<'_>, spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let devices = spec.list("devices");
     let has = |field: &str| devices.iter().any(|device| !device.list(field).is_empty());
     let max = if has("taints") || has("consumesCounters") { DEVICES_WITH_FEATURES_MAX } else { DEVICES_MAX };
-    if devices.len() > max {
-        errors.push(FieldError::too_many(path, devices.len(), max));
-    }
-    for (index, device) in devices.iter().enumerate() {
-        let at = path.index(index);
-        self::device(&at, device, spec.bool("perDeviceNodeSelection"), errors);
-        let name = device.str("name");
-        if devices[..index].iter().any(|it| it.str("name") == name) {
-            errors.push(FieldError::duplicate(at, name));
-        }
+    let fits = each(path, devices, max, errors, |at, device, errors| {
+        let same_name = |it: &&Value| it.str("name") == device.str("name");
+        let before = old.list("devices").iter().find(same_name);
+        self::device(at, device, before, spec.bool("perDeviceNodeSelection"), errors);
+    });
+    if fits {
+        unique(path, devices, |device| device.str("name").to_owned(), errors);
     }
 }
 
-fn device(path: &Path<'_>, device: &Value, selects_nodes: bool, errors: &mut Vec<FieldError>) {
+fn device(
+    path: &Path<'_>,
+    device: &Value,
+    before: Option<&Value>,
+    selects_nodes: bool,
+    errors: &mut Vec<FieldError>,
+) {
     label(&path.child("name"), device.str("name"), errors);
     let count = |field: &str| device.map(field).map_or(0, |entries| entries.len());
     let total = count("attributes") + count("capacity");
@@ -168,16 +200,44 @@ fn device(path: &Path<'_>, device: &Value, selects_nodes: bool, errors: &mut Vec
     }
     let attributes = path.child("attributes");
     for (name, attribute) in device.map("attributes").into_iter().flatten() {
-        let at = attributes.key(name);
-        qualified_name(&at, name, errors);
-        self::attribute(&at, attribute, errors);
+        qualified_name(&attributes, name, errors);
+        self::attribute(&attributes.key(&shortened(name)), attribute, errors);
     }
-    let capacity = path.child("capacity");
-    for (name, _) in device.map("capacity").into_iter().flatten() {
-        qualified_name(&capacity.key(name), name, errors);
+    let capacities = path.child("capacity");
+    for (name, capacity) in device.map("capacity").into_iter().flatten() {
+        qualified_name(&capacities, name, errors);
+        let is_shared = device.bool("allowMultipleAllocations");
+        capacity::check(&capacities.key(&shortened(name)), capacity, is_shared, errors);
     }
-    taints(&path.child("taints"), device.list("taints"), errors);
+    if before.is_none_or(|before| before.list("taints") != device.list("taints")) {
+        each(&path.child("taints"), device.list("taints"), TAINTS_MAX, errors, taint);
+    }
+    let (list, consumed) = (path.child("consumesCounters"), device.list("consumesCounters"));
+    let fits = each(&list, consumed, CONSUMPTIONS_MAX, errors, |at, it, errors| {
+        counters(at, "counterSet", it, errors);
+    });
+    if fits {
+        unique(&list, consumed, |it| it.str("counterSet").to_owned(), errors);
+    }
     nodes_of(path, device, selects_nodes, errors);
+    binding_conditions(path, device, errors);
+}
+
+/// Returns the name of an attribute as paths show it: the middle of a long one is left out.
+fn shortened(name: &str) -> String {
+    const ELLIPSIS: &str = "...";
+    if name.len() <= NAME_MAX {
+        return name.to_owned();
+    }
+    let kept = NAME_MAX - ELLIPSIS.len();
+    let (mut head, mut tail) = (kept.div_ceil(2), name.len() - kept / 2);
+    while !name.is_char_boundary(head) {
+        head -= 1;
+    }
+    while !name.is_char_boundary(tail) {
+        tail += 1;
+    }
+    format!("{}{ELLIPSIS}{}", &name[..head], &name[tail..])
 }
 
 fn nodes_of(path: &Path<'_>, device: &Value, selects_nodes: bool, errors: &mut Vec<FieldError>) {
@@ -219,7 +279,10 @@ fn attribute(path: &Path<'_>, attribute: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     let fields = ["bool", "int", "string", "version", "bools", "ints", "strings", "versions"];
-    match fields.iter().filter(|field| attribute.has(field)).count() {
+    // The lists belong to a feature that is disabled by default; empty ones were dropped.
+    let is_set =
+        |field: &&&str| attribute.at(field).is_some_and(|it| it.as_array().is_none_or(|it| !it.is_empty()));
+    match fields.iter().filter(is_set).count() {
         0 => errors.push(FieldError::invalid(path, "", "exactly one value must be specified")),
         1 => {}
         _ => {
@@ -229,15 +292,12 @@ fn attribute(path: &Path<'_>, attribute: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn taints(path: &Path<'_>, taints: &[Value], errors: &mut Vec<FieldError>) {
-    for (index, taint) in taints.iter().enumerate() {
-        let at = path.index(index);
-        named(&at.child("key"), taint.str("key"), names::qualified_name(taint.str("key")), errors);
-        label_value(&at.child("value"), taint.str("value"), errors);
-        match taint.str("effect") {
-            "" => errors.push(FieldError::required(at.child("effect"), "")),
-            effect => supported(&at.child("effect"), effect, &TAINT_EFFECTS, errors),
-        }
+fn taint(path: &Path<'_>, taint: &Value, errors: &mut Vec<FieldError>) {
+    named(&path.child("key"), taint.str("key"), names::qualified_name(taint.str("key")), errors);
+    label_value(&path.child("value"), taint.str("value"), errors);
+    match taint.str("effect") {
+        "" => errors.push(FieldError::required(path.child("effect"), "")),
+        effect => supported(&path.child("effect"), effect, &TAINT_EFFECTS, errors),
     }
 }
 
@@ -303,20 +363,87 @@ fn identifier(path: &Path<'_>, name: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Validates the raw parameters of a driver, which must be an object.
-pub(super) fn parameters(path: &Path<'_>, parameters: Option<&Value>, errors: &mut Vec<FieldError>) {
-    match parameters {
-        None => errors.push(FieldError::required(path, "")),
-        Some(Value::Object(_)) => {}
-        Some(_) => {
-            errors.push(FieldError::invalid(path, "<value omitted>", "must be a valid JSON object"));
-        }
-    }
-}
-
 /// Returns a device as messages about a claim's status show it.
 pub(super) fn shared_id(device: &Value) -> BadValue {
     let text = |field: &str| Value::from(device.str(field)).to_string();
     let [driver, pool, name, share] = ["driver", "pool", "device", "shareID"].map(text);
     BadValue::Printed(format!(r#"{{"Driver":{driver},"Pool":{pool},"Device":{name},"ShareID":{share}}}"#))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(more: Value) -> Vec<String> {
+        let mut spec = json!({"driver": "d.example.com", "allNodes": true,
+            "pool": {"name": "p", "resourceSliceCount": 1}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut errors = Vec::new();
+        self::spec(&Path::new("spec"), &spec, None, &mut errors);
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn counters_are_named_and_bounded() {
+        let set = |name: &str| json!({"name": name, "counters": {"memory": {"value": "1Gi"}}});
+        assert_eq!(told(json!({"sharedCounters": [set("a"), set("b")]})), [""; 0]);
+        assert_eq!(
+            told(json!({"sharedCounters": [set("a"), {"name": ""}, set("a")]})),
+            [
+                "spec.sharedCounters[1].name: Required value",
+                "spec.sharedCounters[1].counters: Required value",
+                r#"spec.sharedCounters[2]: Duplicate value: "a""#
+            ]
+        );
+        let many: Vec<Value> = (0..9).map(|index| set(&format!("s{index}"))).collect();
+        assert_eq!(
+            told(json!({"sharedCounters": many})),
+            ["spec.sharedCounters: Too many: 9: must have at most 8 items"]
+        );
+        let device = json!({"name": "d", "consumesCounters": [{"counterSet": "a"}]});
+        assert_eq!(
+            told(json!({"devices": [device]})),
+            ["spec.devices[0].consumesCounters[0].counters: Required value"]
+        );
+    }
+
+    #[test]
+    fn a_slice_has_counters_or_devices_even_if_the_list_is_empty() {
+        assert_eq!(
+            told(json!({"sharedCounters": [], "devices": []})),
+            [r#"spec: Invalid value: "": only one of `sharedCounters` or `devices` is allowed"#]
+        );
+    }
+
+    #[test]
+    fn binding_conditions_come_in_pairs() {
+        let device = |more: Value| {
+            let mut device = json!({"name": "d"});
+            device.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            told(json!({"devices": [device]}))
+        };
+        assert_eq!(device(json!({"bindingConditions": ["a"], "bindingFailureConditions": ["b"]})), [""; 0]);
+        assert_eq!(
+            device(json!({"bindingConditions": ["a", "a"], "bindingFailureConditions": ["a"]})),
+            [
+                r#"spec.devices[0].bindingConditions[1]: Duplicate value: "a""#,
+                r#"spec.devices[0].bindingFailureConditions[0]: Invalid value: "a": bindingFailureConditions must not overlap with bindingConditions"#
+            ]
+        );
+        assert_eq!(
+            device(json!({"bindingConditions": ["a"]})),
+            [
+                "spec.devices[0].bindingFailureConditions: Invalid value: null: bindingFailureConditions are required to use bindingConditions"
+            ]
+        );
+    }
+
+    #[test]
+    fn long_names_lose_their_middle_in_paths() {
+        let name = format!("{}/{}", "d".repeat(80), "i".repeat(40));
+        let shown = shortened(&name);
+        assert_eq!((shown.len(), &shown[45..50]), (NAME_MAX, "dd..."));
+    }
 }

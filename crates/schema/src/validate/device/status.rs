@@ -5,13 +5,19 @@ use std::net::IpAddr;
 use evenkeel_scalars::formats;
 
 use super::super::conditions;
-use super::super::field_rules::{label, required};
+use super::super::field_rules::{label, required, supported};
+use super::super::scheduling;
 use super::super::volume;
-use super::{references, request_names, slice};
+use super::{
+    binding_conditions, configuration, each, parameters, reference, references, request_names, slice, unique,
+};
 use crate::field::{FieldError, Path};
 use crate::json::Value;
 use crate::read::Read;
 
+const RESULTS_MAX: usize = 32;
+/// Those of a claim, and those of a class.
+const CONFIGURATIONS_MAX: usize = 2 * super::CONFIGURATIONS_MAX;
 const USERS_MAX: usize = 256;
 const CONDITIONS_MAX: usize = 8;
 const INTERFACE_NAME_MAX: usize = 256;
@@ -41,24 +47,19 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
 
 fn users(path: &Path<'_>, status: &Value, errors: &mut Vec<FieldError>) {
     let users = status.list("reservedFor");
-    if users.len() > USERS_MAX {
-        errors.push(FieldError::too_many(path, users.len(), USERS_MAX));
-    }
-    for (index, user) in users.iter().enumerate() {
-        let at = path.index(index);
-        for field in USER_FIELDS {
-            required(user, &at, field, errors);
-        }
-        if users[..index].iter().any(|other| other.str("uid") == user.str("uid")) {
-            errors.push(FieldError::duplicate(at, user.str("uid")));
-        }
+    let fits = each(path, users, USERS_MAX, errors, |at, user, errors| {
+        USER_FIELDS.iter().for_each(|field| required(user, at, field, errors));
+    });
+    if fits {
+        unique(path, users, |user| user.str("uid").to_owned(), errors);
     }
 }
 
 fn devices(path: &Path<'_>, status: &Value, errors: &mut Vec<FieldError>) {
     let allocated = status.at("allocation").at("devices").list("results");
     let fields = ["driver", "pool", "device", "shareID"];
-    for (index, device) in status.list("devices").iter().enumerate() {
+    let devices = status.list("devices");
+    for (index, device) in devices.iter().enumerate() {
         let at = path.index(index);
         volume::driver_name(&at.child("driver"), device.str("driver"), errors);
         slice::pool_name(&at.child("pool"), device.str("pool"), errors);
@@ -77,9 +78,15 @@ fn devices(path: &Path<'_>, status: &Value, errors: &mut Vec<FieldError>) {
         }
         conditions::check(&at.child("conditions"), list, errors);
         if device.has("data") {
-            slice::parameters(&at.child("data"), device.at("data"), errors);
+            parameters(&at.child("data"), device.at("data"), errors);
         }
         network(&at.child("networkData"), device.at("networkData"), errors);
+    }
+    for (index, device) in devices.iter().enumerate() {
+        let same = |other: &Value| fields.iter().all(|field| other.str(field) == device.str(field));
+        if devices[..index].iter().any(same) {
+            errors.push(FieldError::duplicate(path.index(index), slice::shared_id(device)));
+        }
     }
 }
 
@@ -90,16 +97,12 @@ fn network(path: &Path<'_>, data: Option<&Value>, errors: &mut Vec<FieldError>) 
             errors.push(FieldError::too_long(path.child(field), max));
         }
     }
-    let (list, addresses) = (path.child("ips"), data.strs("ips"));
-    if addresses.len() > ADDRESSES_MAX {
-        errors.push(FieldError::too_many(list, addresses.len(), ADDRESSES_MAX));
-    }
-    for (index, address) in addresses.iter().enumerate() {
-        let at = list.index(index);
-        interface_address(&at, address, errors);
-        if addresses[..index].contains(address) {
-            errors.push(FieldError::duplicate(at, *address));
-        }
+    let (list, addresses) = (path.child("ips"), data.list("ips"));
+    let text = |address: &Value| address.as_str().unwrap_or_default().to_owned();
+    if each(&list, addresses, ADDRESSES_MAX, errors, |at, it, errors| {
+        interface_address(at, &text(it), errors)
+    }) {
+        unique(&list, addresses, text, errors);
     }
 }
 
@@ -157,41 +160,28 @@ fn allocation(path: &Path<'_>, new: &Value, before: Option<&Value>, errors: &mut
         return;
     }
     let known = request_names(new.at("spec").at("devices"));
-    let path = path.child("devices");
-    let results = path.child("results");
-    for (index, result) in allocation.at("devices").list("results").iter().enumerate() {
-        let at = results.index(index);
-        let request = result.str("request");
-        let one = serde_json::json!({"requests": [request]});
-        let mut found = Vec::new();
-        references(&at, &one, &known, &mut found);
-        let field = at.child("request").to_string();
-        errors.extend(found.into_iter().map(|error| FieldError { field: field.clone(), ..error }));
+    let devices = path.child("devices");
+    let found = allocation.at("devices");
+    each(&devices.child("results"), found.list("results"), RESULTS_MAX, errors, |at, result, errors| {
+        reference(&at.child("request"), result.str("request"), &known, errors);
         volume::driver_name(&at.child("driver"), result.str("driver"), errors);
         slice::pool_name(&at.child("pool"), result.str("pool"), errors);
         label(&at.child("device"), result.str("device"), errors);
+        binding_conditions(at, result, errors);
         if let Some(share) = result.at("shareID").and_then(Value::as_str) {
             uid(&at.child("shareID"), share, errors);
         }
-    }
-    let list = path.child("config");
-    for (index, config) in allocation.at("devices").list("config").iter().enumerate() {
-        let at = list.index(index);
+    });
+    each(&devices.child("config"), found.list("config"), CONFIGURATIONS_MAX, errors, |at, config, errors| {
         match config.str("source") {
             "" => errors.push(FieldError::required(at.child("source"), "")),
-            source => {
-                super::super::field_rules::supported(
-                    &at.child("source"),
-                    source,
-                    &["FromClaim", "FromClass"],
-                    errors,
-                );
-            }
+            source => supported(&at.child("source"), source, &["FromClaim", "FromClass"], errors),
         }
         references(&at.child("requests"), config, &known, errors);
-        if !config.has("opaque") {
-            errors.push(FieldError::required(at.child("opaque"), ""));
-        }
+        configuration(at, config, errors);
+    });
+    if let Some(selector) = allocation.at("nodeSelector") {
+        scheduling::node_selector(&path.child("nodeSelector"), selector, errors);
     }
 }
 

@@ -12,10 +12,10 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use evenkeel_schema::json::{Map, Value};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use crate::field_selectors;
 
@@ -119,7 +119,7 @@ impl Header {
         let mut names = key.split('/').skip(4);
         let (first, second) = (names.next().unwrap_or_default(), names.next());
         let (namespace, name) = second.map_or(("", first), |second| (first, second));
-        let metadata = serde_json::json!({"metadata": {"namespace": namespace, "name": name}});
+        let metadata = evenkeel_schema::json::json!({"metadata": {"namespace": namespace, "name": name}});
         Self { damage: Some(why.into()), ..Self::of(&metadata, Offsets::default()) }
     }
 }
@@ -329,7 +329,7 @@ fn write_encoded(out: &mut Vec<u8>, object: &Value) -> Header {
 }
 
 /// Writes the fields of a map, separated by commas, except for those in `without`.
-fn write_members(out: &mut Vec<u8>, map: Option<&Map<String, Value>>, without: &[&str]) {
+fn write_members(out: &mut Vec<u8>, map: Option<&Map>, without: &[&str]) {
     let mut first = true;
     for (key, value) in map.into_iter().flatten().filter(|(key, _)| !without.contains(&key.as_str())) {
         if !first {
@@ -372,8 +372,8 @@ fn owners(value: &Value) -> Box<[Box<str>]> {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_schema::json::json;
     use evenkeel_store::Header as _;
-    use serde_json::json;
 
     use super::*;
 

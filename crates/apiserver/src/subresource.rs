@@ -10,8 +10,8 @@ mod stream;
 mod token;
 
 use bytes::Bytes;
+use evenkeel_schema::json::Value;
 use http::Response;
-use serde_json::Value;
 
 use crate::body::Body;
 use crate::context::RequestContext;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use evenkeel_env::Env;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::Value;
 use evenkeel_store::Store;
 use futures::Stream;
 use http::{Response, StatusCode};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::pod;
 use crate::body::Body;

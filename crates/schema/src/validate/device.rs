@@ -232,7 +232,7 @@ fn configurations(path: &Path<'_>, items: &[Value], errors: &mut Vec<FieldError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn told(errors: &[FieldError]) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()

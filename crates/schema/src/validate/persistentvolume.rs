@@ -240,7 +240,7 @@ fn secret_reference(path: &Path<'_>, reference: &Value, errors: &mut Vec<FieldEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn a_volume_does_not_move() {

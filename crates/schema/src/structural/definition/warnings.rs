@@ -57,7 +57,7 @@ fn visit(schema: &Value, unknown: &mut Vec<String>, sets: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn what_was_there_before_is_not_told_again() {

@@ -162,7 +162,7 @@ fn allocation(path: &Path<'_>, new: &Value, before: Option<&Value>, errors: &mut
     for (index, result) in allocation.at("devices").list("results").iter().enumerate() {
         let at = results.index(index);
         let request = result.str("request");
-        let one = serde_json::json!({"requests": [request]});
+        let one = crate::json::json!({"requests": [request]});
         let mut found = Vec::new();
         references(&at, &one, &known, &mut found);
         let field = at.child("request").to_string();
@@ -197,7 +197,7 @@ fn allocation(path: &Path<'_>, new: &Value, before: Option<&Value>, errors: &mut
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

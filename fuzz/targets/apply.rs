@@ -5,7 +5,7 @@
 use evenkeel_schema::managed_fields::{self, Context, OneVersion, Reset};
 use evenkeel_schema::types;
 use jiff::Timestamp;
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut documents = bytes.splitn(2, |byte| *byte == 0).map(serde_json::from_slice::<Value>);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use evenkeel_schema::patch::merge;
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut documents = bytes.splitn(2, |byte| *byte == 0).map(serde_json::from_slice::<Value>);

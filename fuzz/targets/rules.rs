@@ -2,7 +2,7 @@
 #![no_main]
 
 use evenkeel_schema::structural::{self, Rules};
-use serde_json::{Value, json};
+use evenkeel_schema::json::{Value, json};
 
 // The first line is the rule, the rest is the object under `spec`. An update of the object to itself is
 // tried, too.

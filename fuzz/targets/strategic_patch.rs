@@ -4,7 +4,7 @@
 
 use evenkeel_schema::patch::strategic;
 use evenkeel_schema::types;
-use serde_json::{Value, json};
+use evenkeel_schema::json::{Value, json};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut documents = bytes.splitn(2, |byte| *byte == 0).map(serde_json::from_slice::<Value>);

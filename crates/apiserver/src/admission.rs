@@ -19,7 +19,7 @@ mod runtime_class;
 mod storage;
 mod webhook;
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use crate::context::RequestContext;
 use crate::conversion::{self, Served};

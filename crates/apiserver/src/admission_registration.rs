@@ -3,9 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use evenkeel_schema::admission::{MatchConditions, MutatingPolicy, Policy};
+use evenkeel_schema::json::{Value, json};
 use evenkeel_store::{Entry, Range, Store};
 use parking_lot::RwLock;
-use serde_json::{Value, json};
 
 use crate::Header;
 use crate::registry::{storage_folder, storage_prefix};

@@ -10,9 +10,9 @@ use std::net::Ipv4Addr;
 
 use evenkeel_env::Env;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_store::{Range, Store};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 
 use self::pool::Pool;
 use crate::registry::storage_prefix;

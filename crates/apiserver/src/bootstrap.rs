@@ -11,9 +11,9 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use evenkeel_env::Env;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::{Entry, Expect, Options, Store, Write, WriteError};
-use serde_json::Value;
 
 use crate::Header;
 use crate::registry::storage_prefix;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use evenkeel_schema::json::Value;
 use evenkeel_store::{Entry, Expect, Op, Write, WriteError, Written};
-use serde_json::Value;
 
 use crate::allocate::Reservation;
 use crate::context::RequestContext;

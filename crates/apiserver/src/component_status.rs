@@ -1,7 +1,7 @@
 //! ComponentStatuses: the health of the control plane's components, which is not stored.
 
+use evenkeel_schema::json::{Value, json};
 use http::Response;
-use serde_json::{Value, json};
 
 use crate::body::Body;
 use crate::context::RequestContext;

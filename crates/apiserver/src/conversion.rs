@@ -12,9 +12,9 @@ mod review;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use evenkeel_schema::json::Value;
 use evenkeel_schema::structural;
 use evenkeel_store::Entry;
-use serde_json::Value;
 
 use crate::encode::EncodedObject;
 use crate::header::encode_object;
@@ -135,18 +135,6 @@ pub(crate) fn tree(cache: &ObjectCache, info: &ResourceInfo, served: &Served) ->
         return Ok(tree);
     }
     Ok(cache_object(cache, info, served, served.object()?))
-}
-
-/// Returns a copy of `tree`, the result of [`Converter::object`], that the caller may change. The cache can often
-/// provide one without cloning.
-pub(crate) fn object_copy(
-    cache: &ObjectCache,
-    info: &ResourceInfo,
-    entry: &Entry<Header>,
-    tree: &Value,
-) -> Value {
-    let kept = is_stored_as_served(info, entry).then(|| cache.copy(&entry.key, entry.revision));
-    kept.flatten().unwrap_or_else(|| tree.clone())
 }
 
 /// Caches a stored object for the next writer, if it is served in its storage version.

@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use evenkeel_env::Env;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::{Entry, Expect, Op, Range, Store, Write, WriteError, Written};
-use serde_json::{Value, json};
 
 use crate::registry::storage_prefix;
 use crate::status::{Result, Status};

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use evenkeel_schema::json::{Value, json};
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::{Method, Response};
-use serde_json::{Value, json};
 
 use crate::body::Body;
 use crate::metrics;

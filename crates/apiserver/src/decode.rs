@@ -11,12 +11,12 @@ use bytes::{Bytes, BytesMut};
 use evenkeel_schema::api_resources::{self, split_api_version};
 use evenkeel_schema::depth;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::json::go_kind;
 use evenkeel_schema::protobuf;
 use evenkeel_schema::strict_decoding;
 use evenkeel_schema::types::Schema;
 use http_body::Body as HttpBody;
-use serde_json::Value;
 
 use crate::ResourceInfo;
 use crate::request::FieldValidation;
@@ -131,7 +131,7 @@ fn check_object(
 ) -> Result<Decoded> {
     // In Go, decoding null into a struct leaves the struct empty.
     if decoded.object.is_null() && !info.is_custom() {
-        decoded.object = Value::Object(serde_json::Map::new());
+        decoded.object = Value::Object(evenkeel_schema::json::Map::new());
     }
     if !decoded.object.is_object() {
         return Err(unrecognized(kind, body, &not_an_object(&decoded.object)));
@@ -240,7 +240,7 @@ fn check_kind(info: &ResourceInfo, expected: &Expected<'_>, object: &mut Value, 
 fn type_text(object: &Value, field: &str) -> std::result::Result<String, String> {
     match &object[field] {
         Value::Null => Ok(String::new()),
-        Value::String(text) => Ok(text.clone()),
+        Value::String(text) => Ok(text.clone().to_string()),
         other => Err(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
             go_kind(other)

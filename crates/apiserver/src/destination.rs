@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use evenkeel_schema::json::Value;
 use evenkeel_store::{Entry, Range};
-use serde_json::Value;
 
 use crate::node_api::Destination;
 use crate::registry::storage_prefix;

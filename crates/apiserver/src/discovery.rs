@@ -10,9 +10,9 @@ mod aggregated;
 mod groups;
 mod legacy;
 
+use evenkeel_schema::json::{Value, json};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{Method, Response};
-use serde_json::{Value, json};
 use sha2::{Digest, Sha512};
 
 use crate::body::Body;

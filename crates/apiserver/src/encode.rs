@@ -5,8 +5,8 @@ mod yaml;
 pub(crate) use yaml::print as print_yaml;
 
 use bytes::Bytes;
+use evenkeel_schema::json::Value;
 use evenkeel_store::Entry;
-use serde_json::Value;
 
 use crate::Header;
 use crate::body::{Body, SPLICED_TEXT_MAX, Spliced};
@@ -132,7 +132,7 @@ impl EncodedObject {
         let mut value: Value = serde_json::from_slice(&self.bytes).unwrap_or_else(|error| {
             let begin = String::from_utf8_lossy(&self.bytes[..self.metadata_at]);
             tracing::error!(%error, %begin, "a stored object cannot be parsed; an empty object is sent instead");
-            Value::Object(serde_json::Map::new())
+            Value::Object(evenkeel_schema::json::Map::new())
         });
         if self.revision > 0 {
             value["metadata"]["resourceVersion"] = self.revision.to_string().into();
@@ -201,7 +201,7 @@ pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use evenkeel_schema::json::json;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 //!
 //! The values are read once, when an object is encoded for the store; selectors are evaluated on the header.
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use crate::status::quote;
 

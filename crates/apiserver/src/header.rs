@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use evenkeel_schema::api_resources::split_api_version;
+use evenkeel_schema::json::{Map, Value};
 use evenkeel_schema::json_order::KeyOrder;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use crate::field_selectors;
 
@@ -122,7 +122,7 @@ impl Header {
         let mut names = key.split('/').skip(4);
         let (first, second) = (names.next().unwrap_or_default(), names.next());
         let (namespace, name) = second.map_or(("", first), |second| (first, second));
-        let metadata = serde_json::json!({"metadata": {"namespace": namespace, "name": name}});
+        let metadata = evenkeel_schema::json::json!({"metadata": {"namespace": namespace, "name": name}});
         Self { damage: Some(why.into()), ..Self::of(&metadata, Offsets::default()) }
     }
 }
@@ -410,7 +410,7 @@ fn write_encoded(out: &mut Vec<u8>, object: &Value) -> Header {
 fn write_members(
     out: &mut Vec<u8>,
     order: KeyOrder,
-    map: &Map<String, Value>,
+    map: &Map,
     without: &[&str],
     mut note: impl FnMut(&str, usize),
 ) {
@@ -462,8 +462,8 @@ fn owners(value: &Value) -> Box<[Box<str>]> {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_schema::json::json;
     use evenkeel_store::Header as _;
-    use serde_json::json;
 
     use super::*;
 

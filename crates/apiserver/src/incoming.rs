@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::{Map, Value, json};
 use evenkeel_schema::normalize::{normalize_metadata, normalize_since};
 use evenkeel_schema::strict_decoding::{self, DecodingErrors};
 use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
 use evenkeel_schema::{defaults, empties, empty_lists, floats};
-use serde_json::{Map, Value, json};
 
 use crate::ResourceInfo;
 use crate::context::RequestContext;
@@ -218,8 +218,11 @@ pub(crate) fn warn_of_repeated_owners(ctx: &RequestContext<'_>, object: &mut Val
 
 /// Removes duplicate owner references; returns their UIDs.
 fn drop_repeated_owners(object: &mut Value) -> Vec<String> {
+    if object["metadata"]["ownerReferences"].as_array().is_none_or(|owners| owners.len() < 2) {
+        return Vec::new();
+    }
     let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
-    let Some(owners) = owners.filter(|it| it.len() > 1) else { return Vec::new() };
+    let Some(owners) = owners else { return Vec::new() };
     let mut repeated = Vec::new();
     let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
     for owner in owners.drain(..) {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use evenkeel_schema::api_resources::split_api_version;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::managed_fields::{self, ApplyError, Context, Reset, Versions};
 use evenkeel_schema::structural;
 use evenkeel_schema::types::{self, Schema};
-use serde_json::Value;
 
 use parking_lot::Mutex;
 

@@ -1,6 +1,6 @@
 //! Fields of JSON objects.
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 /// Sets a field of an object, or removes it if the value is null.
 pub(crate) fn set_or_remove(object: &mut Value, field: &str, value: Value) {
@@ -8,6 +8,6 @@ pub(crate) fn set_or_remove(object: &mut Value, field: &str, value: Value) {
     if value.is_null() {
         map.remove(field);
     } else {
-        map.insert(field.to_owned(), value);
+        map.insert(field.into(), value);
     }
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use evenkeel_env::Station;
+use evenkeel_schema::json::Value;
 use evenkeel_streams::{Command, Connector, Io};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde_json::Value;
 
 /// The nodes of a cluster, as the API server knows them. Pods are given as JSON, as they are stored.
 pub trait NodeApi: Send + Sync {

@@ -16,11 +16,11 @@ mod types;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use evenkeel_schema::json::{Value, json};
 use http::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
 use jiff::{Timestamp, ToSpan as _};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 
 use crate::body::Body;
 use crate::discovery::groups;
@@ -62,10 +62,10 @@ impl OpenApi {
     }
 
     fn index(&self, registry: &Registry) -> Result<Response<Body>> {
-        let mut paths = serde_json::Map::new();
+        let mut paths = evenkeel_schema::json::Map::new();
         for (path, document) in built_in().iter().chain(self.custom(registry).iter()) {
             let url = format!("/openapi/v3/{path}?hash={}", document.hash);
-            paths.insert(path.clone(), json!({ "serverRelativeURL": url }));
+            paths.insert(path.clone().into(), json!({ "serverRelativeURL": url }));
         }
         // Kubernetes sends this JSON with the content type `text/plain`.
         Ok(respond::text(200, json!({ "paths": paths }).to_string()))

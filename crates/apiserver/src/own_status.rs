@@ -1,10 +1,10 @@
 //! The managed fields of statuses that the server itself writes.
 
 use evenkeel_schema::api_resources::split_api_version;
+use evenkeel_schema::json::{Map, Value};
 use evenkeel_schema::managed_fields::{self, Context, OneVersion, Reset};
 use evenkeel_schema::types;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 
 /// The name by which the server is a field manager.
 pub(crate) const MANAGER: &str = "kube-apiserver";
@@ -15,7 +15,7 @@ pub(crate) fn record(object: &mut Value, before: &Value, now: Timestamp) {
     let part = |status: &Value| {
         let fields = ["apiVersion", "kind", "metadata"].map(|name| (name.to_owned(), object[name].clone()));
         let status = [("status".to_owned(), status.clone())];
-        Value::Object(fields.into_iter().chain(status).collect::<Map<_, _>>())
+        Value::Object(fields.into_iter().chain(status).collect::<Map>())
     };
     let (old, new) = (part(before), part(&object["status"]));
     let recorded = with(object, MANAGER, now, |context| managed_fields::update(context, Some(&old), new));
@@ -51,7 +51,7 @@ fn with<T>(object: &Value, manager: &str, now: Timestamp, run: impl FnOnce(&Cont
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use evenkeel_schema::json::json;
 
     use super::*;
 

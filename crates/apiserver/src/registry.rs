@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 
 use evenkeel_env::HashMap;
 use evenkeel_schema::api_resources;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::structural::Rules;
 use evenkeel_schema::types::Schema;
 use parking_lot::RwLock;
-use serde_json::Value;
 
 use crate::converted_objects::ConvertedObjects;
 use crate::strategy::Strategy;

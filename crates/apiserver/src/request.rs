@@ -21,8 +21,8 @@ use std::time::Duration;
 use evenkeel_request_info::{ApiPath, Query, percent_decode, verb};
 use evenkeel_schema::empties::Empties;
 use evenkeel_schema::floats::Floats;
+use evenkeel_schema::json::Value;
 use http::{HeaderMap, Method};
-use serde_json::Value;
 
 use crate::User;
 

@@ -17,8 +17,8 @@
 //! State that exists only in memory (allocated addresses and ports, roles, admission policies, served
 //! resources) is rebuilt from the store at startup.
 
+use evenkeel_schema::json::Value;
 use evenkeel_store::{Expect, Op, Range, Store, Write, WriteError};
-use serde_json::Value;
 
 use crate::crd::Definitions;
 use crate::registry::storage_prefix;

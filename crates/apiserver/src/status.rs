@@ -71,7 +71,7 @@ struct Wire<'a> {
     kind: &'a str,
     #[serde(rename = "apiVersion")]
     api_version: &'a str,
-    metadata: serde_json::Map<String, serde_json::Value>,
+    metadata: evenkeel_schema::json::Map,
     status: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     message: &'a str,
@@ -117,8 +117,8 @@ impl Status {
         serde_json::to_vec(&wire).expect("writing a status to memory cannot fail")
     }
 
-    fn metadata(&self) -> serde_json::Map<String, serde_json::Value> {
-        let token = (!self.token.is_empty()).then(|| ("continue".to_owned(), self.token.clone().into()));
+    fn metadata(&self) -> evenkeel_schema::json::Map {
+        let token = (!self.token.is_empty()).then(|| ("continue", self.token.clone()));
         token.into_iter().collect()
     }
 

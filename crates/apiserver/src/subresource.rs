@@ -10,9 +10,9 @@ mod stream;
 mod token;
 
 use bytes::Bytes;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::json_order;
 use http::Response;
-use serde_json::Value;
 
 use crate::body::Body;
 use crate::context::RequestContext;

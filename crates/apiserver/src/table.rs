@@ -8,8 +8,8 @@ mod cells;
 mod custom;
 mod jsonpath;
 
+use evenkeel_schema::json::{Value, json};
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use crate::registry::{Column, GroupResource, ResourceInfo};
 use crate::request::Request;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use evenkeel_schema::json::{Map, Value, json};
 
 /// The user who makes a request, as an authenticator identified it.
 ///

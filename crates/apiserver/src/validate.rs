@@ -4,9 +4,9 @@ mod claim;
 mod scale;
 
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::object_meta::{self, NameRule};
 use evenkeel_schema::structural;
-use serde_json::Value;
 
 use crate::context::RequestContext;
 use crate::status::{Result, Status};

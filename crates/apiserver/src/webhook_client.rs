@@ -8,9 +8,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use evenkeel_schema::json::Value;
 use evenkeel_store::{Range, Store};
 use http::Uri;
-use serde_json::Value;
 
 use crate::registry::storage_prefix;
 use crate::status::quote;

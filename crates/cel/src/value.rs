@@ -24,7 +24,7 @@ use crate::value::time::Instant;
 use crate::value::url::Url;
 use crate::value::view::{JsonList, JsonMap};
 use evenkeel_scalars::quantity::Quantity;
-use serde_json::Value as Json;
+use evenkeel_tree::value::Value as Json;
 
 /// Why an evaluation ended without a value.
 #[derive(Debug, Clone, PartialEq)]

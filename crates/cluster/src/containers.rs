@@ -17,9 +17,9 @@ use evenkeel_controllers::node::rules::Selector;
 use evenkeel_env::Env;
 use evenkeel_streams::{Command, Connector};
 use evenkeel_tree::Tree;
+use evenkeel_tree::value::Value;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::Value;
 
 pub use exec::{Exec, Exit};
 pub(crate) use exec::{ExecHandler, Kind};
@@ -96,7 +96,7 @@ impl NodeApi for Containers {
     fn log(&self, pod: &Value, container: &str, previous: bool) -> ContainerLog {
         let now = self.shared.env.now();
         let logs = &self.shared.logs;
-        let lines = logs.lines(&Tree::from(pod.clone()), container, previous, now).unwrap_or_default();
+        let lines = logs.lines(&Tree::from(pod), container, previous, now).unwrap_or_default();
         let lines = lines.into_iter().map(|line| LogLine { at: line.at, text: line.text }).collect();
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
         let next_at = if previous { None } else { logs.next_line_at(uid, container, now) };

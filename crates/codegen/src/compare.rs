@@ -55,7 +55,7 @@ pub fn compare(source: &Value, produced: &Value) -> Vec<Difference> {
         let (before, after) = (schema(version), other.and_then(schema));
         diff(name, before.as_ref(), after.as_ref(), &mut differences);
         // Two schemas of the same meaning are of no use if an API server refuses them.
-        if let Some(Err(errors)) = after.as_ref().map(structural::compile) {
+        if let Some(Err(errors)) = after.as_ref().map(|schema| structural::compile(&schema.into())) {
             let problem = errors.first().map(ToString::to_string).map(Value::from);
             let place = format!("{name} is not structural");
             differences.push(Difference { place, source: None, produced: problem });

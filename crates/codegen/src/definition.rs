@@ -49,7 +49,7 @@ pub(crate) fn names(definition: &Value) -> Result<Names, GenerateError> {
     if list(definition.get("spec").unwrap_or(&Value::Null), "versions").is_empty() {
         return Err(GenerateError::Missing { name, field: "/spec/versions" });
     }
-    if let Some(error) = structural::definition::validate_names(definition).first() {
+    if let Some(error) = structural::definition::validate_names(&definition.into()).first() {
         return Err(GenerateError::Name { name, problem: error.to_string() });
     }
     Ok(names)

@@ -50,7 +50,9 @@ impl std::fmt::Display for Note {
 /// If there is no definition, or one that an API server would refuse: because of its names or schemas, or because it is
 /// nested deeper than [`depth::DEPTH_MAX`].
 pub fn generate(objects: &[Value], crates: Crates) -> Result<Generated, GenerateError> {
-    objects.iter().try_for_each(depth::check)?;
+    if !objects.iter().all(|object| fits(object, depth::DEPTH_MAX)) {
+        return Err(depth::TooDeep.into());
+    }
     let mut notes = Vec::new();
     let definitions = definitions(objects, &mut notes);
     if definitions.is_empty() {
@@ -99,13 +101,22 @@ fn definitions(objects: &[Value], notes: &mut Vec<Note>) -> Vec<Value> {
     found
 }
 
+/// Whether a tree has at most `levels` levels of lists and maps. The recursion stops at that depth.
+fn fits(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels > 0 && items.iter().all(|item| fits(item, levels - 1)),
+        Value::Object(map) => levels > 0 && map.values().all(|value| fits(value, levels - 1)),
+        _ => true,
+    }
+}
+
 fn check_structural(definition: &Value, names: &Names) -> Result<(), GenerateError> {
     for version in list(&definition["spec"], "versions") {
         let Some(schema) = version.pointer("/schema/openAPIV3Schema") else { continue };
         if is(schema, "x-kubernetes-preserve-unknown-fields") && schema.get("type").is_none() {
             continue;
         }
-        if let Err(errors) = structural::compile(schema) {
+        if let Err(errors) = structural::compile(&schema.into()) {
             let problem = errors.first().map(ToString::to_string).unwrap_or_default();
             let version = text(version, "name").to_owned();
             return Err(GenerateError::NotStructural { name: names.definition.clone(), version, problem });

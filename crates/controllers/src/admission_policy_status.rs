@@ -21,7 +21,7 @@ async fn reconcile(policy: Arc<ValidatingAdmissionPolicy>, ctx: Ctx) -> Result<A
     if policy.i64("status/observedGeneration") == generation || policy.is_deleting() {
         return Ok(Action::await_change());
     }
-    let warnings: Vec<Value> = type_check(&policy.at("spec").to_value())
+    let warnings: Vec<Value> = type_check(&policy.at("spec").into())
         .into_iter()
         .map(|warning| json!({"fieldRef": warning.field, "warning": warning.text}))
         .collect();

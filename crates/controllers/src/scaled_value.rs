@@ -16,7 +16,7 @@ pub(crate) enum Rounding {
 ///
 /// A missing field, and a string that is no percentage, count as zero; validation rejects the latter.
 pub(crate) fn scaled_value(value: &Tree, total: i32, rounding: Rounding) -> i32 {
-    let value = int_or_string::IntOrString::from_json(&value.to_value());
+    let value = int_or_string::IntOrString::from_json(&value.into());
     value.and_then(|value| value.scaled(total, rounding == Rounding::Up)).unwrap_or(0)
 }
 

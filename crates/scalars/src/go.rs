@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde_json::{Number, Value};
+use evenkeel_tree::value::{Number, Value};
 
 /// Prints a string as Go's `%q` does.
 pub fn quote(text: &str) -> String {
@@ -90,7 +90,7 @@ pub fn float(value: f64) -> String {
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.to_string(),
         Value::Number(value) => number(value),
         Value::Array(items) => format!("[{}]", items.iter().map(text).collect::<Vec<_>>().join(" ")),
         Value::Object(map) => {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn values_print_like_go() {
-        let value = serde_json::json!({"b": [1, 2.5, null], "a": "x<y", "c": 0.00001, "d": 1e-7, "e": 1e21});
+        let value = evenkeel_tree::value::json!({"b": [1, 2.5, null], "a": "x<y", "c": 0.00001, "d": 1e-7, "e": 1e21});
         assert_eq!(text(&value), "map[a:x<y b:[1 2.5 <nil>] c:1e-05 d:1e-07 e:1e+21]");
         assert_eq!(json(&value), r#"{"a":"x\u003cy","b":[1,2.5,null],"c":0.00001,"d":1e-7,"e":1e+21}"#);
     }

@@ -3,11 +3,11 @@
 //! `cargo bench -p evenkeel-schema`
 
 use divan::Bencher;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::managed_fields::{self, Context, OneVersion, Reset};
 use evenkeel_schema::patch::{json, merge, strategic};
 use evenkeel_schema::types;
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 const SIZES_KIB: [usize; 3] = [2, 20, 200];
 

@@ -17,7 +17,7 @@ mod resource;
 mod scheduling;
 mod storage;
 
-use serde_json::json;
+use crate::json::json;
 
 use crate::go_structs::{self, Cardinality, FieldType, Message};
 use crate::json::{Map, Value};
@@ -26,7 +26,7 @@ use crate::quantity::Quantity;
 pub(crate) use apps::TEMPLATE_GENERATION;
 
 /// The fields of a struct.
-type Object = Map<String, Value>;
+type Object = Map;
 
 /// The package of the metadata types, none of which has defaults.
 const METADATA: &str = "k8s.io.apimachinery.pkg.apis.meta.v1";
@@ -38,7 +38,7 @@ const DEPTH_MAX: usize = 64;
 /// nothing more.
 ///
 /// ```
-/// let mut secret = serde_json::json!({"metadata": {"name": "s"}});
+/// let mut secret = evenkeel_schema::json::json!({"metadata": {"name": "s"}});
 /// evenkeel_schema::defaults::apply("", "v1", "Secret", &mut secret);
 /// assert_eq!(secret["type"], "Opaque");
 /// ```
@@ -57,10 +57,17 @@ fn walk(message: &'static Message, object: &mut Object, old: Option<&Value>, dep
     if depth > DEPTH_MAX || message.package == METADATA {
         return;
     }
-    rules(message.package, message.name, object);
+    rules(message.package, message.name, object, old);
     for field in message.flat() {
-        let Some(value) = object.get_mut(field.name) else { continue };
         let old = old.and_then(|old| old.get(field.name));
+        let Some(value) = object.get(field.name) else { continue };
+        // What is shared has its defaults. Borrowing it to be changed would copy it.
+        if !matches!(value, Value::Object(_) | Value::Array(_))
+            || old.is_some_and(|old| value.is_shared_with(old))
+        {
+            continue;
+        }
+        let Some(value) = object.get_mut(field.name) else { continue };
         match (&field.kind, field.cardinality, value) {
             (FieldType::Quantity, Cardinality::Map, Value::Object(list)) => round_up(message.package, list),
             (FieldType::Message(link), Cardinality::One, Value::Object(child)) => {
@@ -97,10 +104,10 @@ fn walk_item(message: &'static Message, object: &mut Object, old: Option<&Value>
     }
 }
 
-/// Applies the rules of one type, given by its Go package and name.
-fn rules(package: &str, name: &str, object: &mut Object) {
+/// Applies the rules of one type, given by its Go package and name. `old` is the struct from which the object was made.
+fn rules(package: &str, name: &str, object: &mut Object, old: Option<&Value>) {
     match package {
-        "k8s.io.api.core.v1" => core::rules(name, object),
+        "k8s.io.api.core.v1" => core::rules(name, object, old),
         "k8s.io.api.apps.v1" => apps::rules(name, object),
         "k8s.io.api.batch.v1" => batch::rules(name, object),
         "k8s.io.api.autoscaling.v1" | "k8s.io.api.autoscaling.v2" => {
@@ -185,28 +192,28 @@ fn is_empty(object: &Object, field: &str) -> bool {
 /// Sets a pointer field if it is absent.
 fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     if is_absent(object, field) {
-        object.insert(field.to_owned(), value.into());
+        object.insert(field.into(), value.into());
     }
 }
 
 /// Sets a string field if it is absent or empty.
 fn set_text(object: &mut Object, field: &str, value: &str) {
     if is_absent(object, field) || object.get(field).and_then(Value::as_str) == Some("") {
-        object.insert(field.to_owned(), Value::from(value));
+        object.insert(field.into(), Value::from(value));
     }
 }
 
 /// Sets a number field if it is absent or zero.
 fn set_number(object: &mut Object, field: &str, value: i64) {
     if is_absent(object, field) || object.get(field).and_then(Value::as_i64) == Some(0) {
-        object.insert(field.to_owned(), Value::from(value));
+        object.insert(field.into(), Value::from(value));
     }
 }
 
 /// The struct at a field, which is created if it is absent. The decoder has refused values of another type before.
 fn child<'a>(object: &'a mut Object, field: &str) -> &'a mut Object {
     if !object.get(field).is_some_and(Value::is_object) {
-        object.insert(field.to_owned(), Value::Object(Object::new()));
+        object.insert(field.into(), Value::Object(Object::new()));
     }
     object.get_mut(field).and_then(Value::as_object_mut).expect("it was made above")
 }

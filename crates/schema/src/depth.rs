@@ -60,7 +60,7 @@ pub fn check(value: &Value) -> Result<(), TooDeep> {
 ///
 /// ```
 /// use evenkeel_schema::depth::fits;
-/// use serde_json::json;
+/// use evenkeel_schema::json::json;
 /// assert!(fits(&json!("text"), 0));
 /// assert!(fits(&json!({"a": [1]}), 2));
 /// assert!(!fits(&json!({"a": [1]}), 1));

@@ -69,7 +69,7 @@ fn note(path: &[Step<'_>], places: &mut Vec<String>) {
 impl Empties {
     /// Returns the object with these lists and maps where nothing else took their place; `None` if that changes nothing.
     pub fn restore(&self, object: &Value) -> Option<Value> {
-        let lists = self.lists.iter().map(|place| (place, Value::Array(Vec::new())));
+        let lists = self.lists.iter().map(|place| (place, Value::Array(Default::default())));
         let maps = self.maps.iter().map(|place| (place, Value::Object(Default::default())));
         let absent = |place: &str| object.pointer(place).is_none_or(Value::is_null);
         let missing: Vec<_> = lists.chain(maps).filter(|(place, _)| absent(place)).collect();
@@ -78,7 +78,7 @@ impl Empties {
             let Some((parent, name)) = place.rsplit_once('/') else { continue };
             let name = name.replace("~1", "/").replace("~0", "~");
             match restored.pointer_mut(parent) {
-                Some(Value::Object(fields)) => drop(fields.insert(name, empty)),
+                Some(Value::Object(fields)) => drop(fields.insert(name.into(), empty)),
                 Some(Value::Array(items)) => {
                     if let Some(item) = name.parse().ok().and_then(|index: usize| items.get_mut(index)) {
                         *item = empty;
@@ -93,7 +93,7 @@ impl Empties {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

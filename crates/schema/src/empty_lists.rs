@@ -27,7 +27,7 @@ pub fn find(group: &str, kind: &str, object: &Value) -> Vec<&'static str> {
 pub fn keep(object: &mut Value, places: &[&str]) {
     for place in places {
         if let Some(value) = object.pointer_mut(place) {
-            *value = Value::Array(Vec::new());
+            *value = Value::Array(Default::default());
         }
     }
 }
@@ -44,7 +44,7 @@ pub fn forget(group: &str, kind: &str, object: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn an_empty_list_is_kept_until_it_is_forgotten() {

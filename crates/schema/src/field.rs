@@ -6,7 +6,7 @@
 use evenkeel_scalars::go;
 use std::fmt::{self, Display};
 
-use serde_json::{Value, json};
+use crate::json::{Value, json};
 
 /// The path of a field, kept as a linked list on the stack: it becomes text only if an error is reported.
 #[derive(Clone, Copy, Debug)]

@@ -78,7 +78,7 @@ impl Floats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn whole_floats_are_found_and_restored() {

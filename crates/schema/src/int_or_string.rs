@@ -15,7 +15,7 @@ impl IntOrString {
     /// Converts a JSON value; `None` if it is neither an integer nor a string.
     pub fn from_json(value: &Value) -> Option<Self> {
         match value {
-            Value::String(text) => Some(IntOrString::String(text.clone())),
+            Value::String(text) => Some(IntOrString::String(text.clone().to_string())),
             Value::Number(number) => Some(IntOrString::Int(i32::try_from(number.as_i64()?).ok()?)),
             _ => None,
         }
@@ -55,7 +55,7 @@ impl IntOrString {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn scales_percentages() {

@@ -78,7 +78,7 @@ fn node(package: &str, kind: &str, value: Option<&Value>, parent: Option<&Value>
         (Some('{'), Some(Value::Object(entries))) => {
             let entries = entries
                 .iter()
-                .map(|(key, it)| (key.clone(), node(package, letters.as_str(), Some(it), None)));
+                .map(|(key, it)| (key.to_string(), node(package, letters.as_str(), Some(it), None)));
             Node::Struct(entries.collect())
         }
         _ if kind.len() > 1 => structure(package, kind, value, parent),
@@ -95,7 +95,7 @@ fn raw(value: &Value) -> Node {
     match value {
         Value::Array(items) => Node::List(items.iter().map(raw).collect()),
         Value::Object(entries) => {
-            Node::Struct(entries.iter().map(|(key, value)| (key.clone(), raw(value))).collect())
+            Node::Struct(entries.iter().map(|(key, value)| (key.to_string(), raw(value))).collect())
         }
         scalar => Node::Leaf(go::json(scalar)),
     }
@@ -207,7 +207,7 @@ fn enclosed<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn every_struct_that_the_facts_name_is_described() {

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use evenkeel_scalars::go;
 
-pub use serde_json::{Map, Number, Value};
+pub use evenkeel_tree::value::{List, Map, Number, Text, Value, from_value, json, to_value};
 pub(crate) use tree::float;
 pub use tree::{Tree, settle_floats};
 
@@ -16,7 +16,7 @@ pub use tree::{Tree, settle_floats};
 ///
 /// ```
 /// use evenkeel_schema::json::{get, Value};
-/// let pod: Value = serde_json::json!({"metadata": {"name": "web"}});
+/// let pod: Value = evenkeel_schema::json::json!({"metadata": {"name": "web"}});
 /// assert_eq!(get(&pod, &["metadata", "name"]), Some(&Value::from("web")));
 /// assert_eq!(get(&pod, &["spec", "nodeName"]), None);
 /// ```
@@ -64,6 +64,7 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
 pub(crate) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || compare_numbers(a, b).is_eq(),
+        _ if a.is_shared_with(b) => true,
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && same(a.1, b.1))
@@ -74,8 +75,8 @@ pub(crate) fn same(a: &Value, b: &Value) -> bool {
 
 /// Whether two maps have equal members, by the given comparison, apart from those that `but` selects.
 pub(crate) fn same_but(
-    a: &Map<String, Value>,
-    b: &Map<String, Value>,
+    a: &Map,
+    b: &Map,
     but: impl Fn(&str) -> bool,
     same: impl Fn(&str, &Value, &Value) -> bool,
 ) -> bool {

@@ -94,7 +94,7 @@ pub enum ApplyError {
 ///
 /// ```
 /// use evenkeel_schema::{managed_fields, types};
-/// let config = serde_json::json!({"spec": {"ports": [{"port": 80}]}});
+/// let config = evenkeel_schema::json::json!({"spec": {"ports": [{"port": 80}]}});
 /// let fields = managed_fields::fields(types::builtin("", "v1", "Service").unwrap(), &config);
 /// assert_eq!(fields.paths()[0].to_string(), r#".spec.ports[port=80,protocol="TCP"]"#);
 /// ```
@@ -109,9 +109,9 @@ pub fn fields(schema: &Schema, object: &Value) -> FieldSet {
 /// ```
 /// use evenkeel_schema::{managed_fields, types};
 /// let schema = types::builtin("", "v1", "ConfigMap").unwrap();
-/// let live = serde_json::json!({"data": {"a": "1"}});
-/// let changed = managed_fields::merge_configuration(schema, &live, &serde_json::json!({"data": {"b": "2"}})).unwrap();
-/// assert_eq!(changed, serde_json::json!({"data": {"a": "1", "b": "2"}}));
+/// let live = evenkeel_schema::json::json!({"data": {"a": "1"}});
+/// let changed = managed_fields::merge_configuration(schema, &live, &evenkeel_schema::json::json!({"data": {"b": "2"}})).unwrap();
+/// assert_eq!(changed, evenkeel_schema::json::json!({"data": {"a": "1", "b": "2"}}));
 /// ```
 pub fn merge_configuration(schema: &Schema, live: &Value, config: &Value) -> Result<Value, String> {
     let root = Node::root(schema);

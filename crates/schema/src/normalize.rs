@@ -28,7 +28,7 @@ pub fn normalize_since(group: &str, version: &str, kind: &str, object: &mut Valu
     let Value::Object(fields) = object else { return };
     for (name, value) in type_meta {
         if let Some(value) = value {
-            fields.insert(name.to_owned(), value);
+            fields.insert(name.into(), value);
         }
     }
 }
@@ -57,6 +57,8 @@ fn normalize_struct(message: &'static Message, value: &mut Value, old: Option<&V
         }
         let kept = match fields.next_if(|field| field.name == name.as_str()) {
             None => false,
+            // Before anything is borrowed to be changed, which would copy what is shared.
+            Some(_) if old.and_then(|old| old.get(name)).is_some_and(|old| value.is_shared_with(old)) => true,
             Some(field) if value.is_null() => zero_field(field, depth).map(|zero| *value = zero).is_some(),
             Some(field) => normalize_field(field, value, old.and_then(|old| old.get(name)), depth),
         };
@@ -235,7 +237,7 @@ fn normalize_schemas(value: &mut Value, depth: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn normalized(group: &str, version: &str, kind: &str, mut object: Value) -> Value {
         normalize(group, version, kind, &mut object);

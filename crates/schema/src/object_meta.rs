@@ -320,7 +320,7 @@ fn unicode_form(c: char) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn texts(errors: &[FieldError]) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()

@@ -31,7 +31,7 @@ impl Touched {
         Touched::Members(
             set.map(|(key, value)| {
                 let before = old.get(key).unwrap_or(&Value::Null);
-                (key.clone(), Self::by_merge_patch(before, value))
+                (key.to_string(), Self::by_merge_patch(before, value))
             })
             .collect(),
         )
@@ -163,7 +163,7 @@ fn write(text: &str, shape: Shape, touched: &Touched, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn what_a_merge_patch_touches_is_sorted() {

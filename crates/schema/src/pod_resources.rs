@@ -132,7 +132,7 @@ fn is_resize_infeasible(status: Option<&Value>) -> bool {
 /// Reads a resource list, and skips values that are no quantities.
 pub fn read(list: Option<&Value>) -> Amounts {
     let members = list.and_then(Value::as_object).into_iter().flatten();
-    members.filter_map(|(name, value)| Some((name.clone(), Quantity::from_json(value).ok()?))).collect()
+    members.filter_map(|(name, value)| Some((name.to_string(), Quantity::from_json(value).ok()?))).collect()
 }
 
 /// Whether a pod can set this resource as a whole in `spec.resources`.
@@ -227,7 +227,7 @@ pub fn raise(total: &mut Amounts, at_least: &Amounts) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn shown(amounts: &Amounts) -> Value {
         amounts.iter().map(|(name, amount)| (name.clone(), Value::from(amount.to_string()))).collect()

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 use crate::api_resources;
 use crate::defaults::TEMPLATE_GENERATION;
-use crate::json::{Map, Value};
+use crate::json::{Map, Text, Value};
 use crate::read::Read;
 use crate::time::{self, Precision};
 
@@ -55,7 +55,7 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
         ("", "ServiceAccount") => secret_names(object),
         ("", "PersistentVolume") => {
             let now = time::print(now, Precision::Seconds);
-            set(object, "status", serde_json::json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
+            set(object, "status", crate::json::json!({"phase": "Pending", "lastPhaseTransitionTime": now}));
         }
         ("", "PersistentVolumeClaim") => claim::prepare(object, None),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(object),
@@ -76,8 +76,8 @@ pub fn create(group: &str, version: &str, kind: &str, object: &mut Value, now: T
 /// Prepares an object for an update through `subresource`, which is empty for the object itself. `old` is the stored object.
 ///
 /// ```
-/// let old = serde_json::json!({"spec": {"replicas": 1}, "metadata": {"generation": 4}});
-/// let mut new = serde_json::json!({"spec": {"replicas": 2}, "metadata": {}});
+/// let old = evenkeel_schema::json::json!({"spec": {"replicas": 1}, "metadata": {"generation": 4}});
+/// let mut new = evenkeel_schema::json::json!({"spec": {"replicas": 2}, "metadata": {}});
 /// let kind = evenkeel_schema::prepare::GroupVersionKind { group: "apps", version: "v1", kind: "ReplicaSet" };
 /// evenkeel_schema::prepare::update(kind, &mut new, &old, "", jiff::Timestamp::UNIX_EPOCH);
 /// assert_eq!(new["metadata"]["generation"], 5);
@@ -160,7 +160,7 @@ fn bump_generation(new: &mut Value, old: &Value) {
 
 /// Restores everything but the status and, for most kinds, the metadata.
 fn update_status(group: &str, kind: &str, new: &mut Value, old: &Value, now: Timestamp) {
-    let fields: Vec<String> = old.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    let fields: Vec<Text> = old.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
     for field in fields.iter().filter(|field| !matches!(field.as_str(), "metadata" | "status")) {
         copy(object_of(new), Some(old), field);
     }
@@ -211,10 +211,8 @@ fn reset_metadata(new: &mut Value, old: &Value) {
 
 fn keep_metadata(new: &mut Value, old: &Value, except: &[&str]) {
     let managed = metadata(new).remove("managedFields");
-    let kept: Vec<(String, Value)> = except
-        .iter()
-        .filter_map(|field| Some(((*field).to_owned(), metadata(new).remove(*field)?)))
-        .collect();
+    let kept: Vec<(String, Value)> =
+        except.iter().filter_map(|field| Some(((*field).to_owned(), metadata(new).remove(field)?))).collect();
     copy(object_of(new), Some(old), "metadata");
     let metadata = metadata(new);
     metadata.remove("managedFields");
@@ -223,12 +221,12 @@ fn keep_metadata(new: &mut Value, old: &Value, except: &[&str]) {
 }
 
 fn namespace(object: &mut Value) {
-    set(object, "status", serde_json::json!({"phase": "Active"}));
+    set(object, "status", crate::json::json!({"phase": "Active"}));
     let spec = child(object, "spec");
     if !(&*spec).strs("finalizers").contains(&"kubernetes") {
         let mut finalizers = (&*spec).list("finalizers").to_vec();
         finalizers.push("kubernetes".into());
-        set(spec, "finalizers", Value::Array(finalizers));
+        set(spec, "finalizers", Value::Array(finalizers.into()));
     }
 }
 
@@ -253,7 +251,7 @@ fn stored_version(definition: &mut Value) {
     let mut stored = (&*definition).at("status").list("storedVersions").to_vec();
     if !stored.contains(&name) {
         stored.push(name);
-        set(child(definition, "status"), "storedVersions", Value::Array(stored));
+        set(child(definition, "status"), "storedVersions", Value::Array(stored.into()));
     }
 }
 
@@ -314,7 +312,7 @@ fn has_status(group: &str, version: &str, kind: &str) -> bool {
         .is_some_and(|resource| resource.subresource("status").is_some())
 }
 
-fn object_of(value: &mut Value) -> &mut Map<String, Value> {
+fn object_of(value: &mut Value) -> &mut Map {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
@@ -327,12 +325,12 @@ fn child<'a>(value: &'a mut Value, field: &str) -> &'a mut Value {
     child
 }
 
-fn metadata(object: &mut Value) -> &mut Map<String, Value> {
+fn metadata(object: &mut Value) -> &mut Map {
     object_of(child(object, "metadata"))
 }
 
-fn put(map: &mut Map<String, Value>, field: &str, value: Value) {
-    map.insert(field.to_owned(), value);
+fn put(map: &mut Map, field: &str, value: Value) {
+    map.insert(field.into(), value);
 }
 
 fn set(object: &mut Value, field: &str, value: Value) {
@@ -344,7 +342,7 @@ fn remove(object: &mut Value, field: &str) {
 }
 
 /// Copies a field from `from`, or removes it if it is absent there.
-fn copy(map: &mut Map<String, Value>, from: Option<&Value>, field: &str) {
+fn copy(map: &mut Map, from: Option<&Value>, field: &str) {
     match from.at(field) {
         // Most fields are unchanged, and comparing costs less than copying one value and freeing the other.
         Some(value) if map.get(field) == Some(value) => {}
@@ -356,7 +354,7 @@ fn copy(map: &mut Map<String, Value>, from: Option<&Value>, field: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     const DEPLOYMENT: GroupVersionKind<'_> =
         GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };

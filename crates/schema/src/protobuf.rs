@@ -90,8 +90,8 @@ pub fn decode(body: &[u8]) -> Result<Value, DecodeError> {
     };
     let mut object = Map::new();
     Decoder { values: 0 }.message(message, envelope.raw, &mut object, 0)?;
-    object.insert("apiVersion".to_owned(), envelope.api_version.into());
-    object.insert("kind".to_owned(), envelope.kind.into());
+    object.insert("apiVersion".into(), envelope.api_version.into());
+    object.insert("kind".into(), envelope.kind.into());
     Ok(Value::Object(object))
 }
 
@@ -148,7 +148,7 @@ impl Decoder {
         &mut self,
         message: &'static Message,
         bytes: &[u8],
-        object: &mut Map<String, Value>,
+        object: &mut Map,
         depth: usize,
     ) -> Result<(), DecodeError> {
         if depth > DEPTH_MAX {
@@ -167,7 +167,7 @@ impl Decoder {
         &mut self,
         field: &'static Field,
         item: Item<'_>,
-        object: &mut Map<String, Value>,
+        object: &mut Map,
         depth: usize,
     ) -> Result<(), DecodeError> {
         if let (FieldType::Message(link), "", Item::Bytes(bytes)) = (&field.kind, field.name, item) {
@@ -177,7 +177,7 @@ impl Decoder {
         match field.cardinality {
             Cardinality::One => self.one(field, item, object, depth),
             Cardinality::List => {
-                let list = object.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
+                let list = object.entry(field.name).or_insert_with(|| Value::Array(Default::default()));
                 let Value::Array(list) = list else { return Ok(()) };
                 for item in unpacked(&field.kind, item)? {
                     list.push(self.value(&field.kind, item, depth)?);
@@ -189,7 +189,7 @@ impl Decoder {
                 let (key, value) = self.entry(&field.kind, entry, depth)?;
                 let map = object.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
                 if let Value::Object(map) = map {
-                    map.insert(key, value);
+                    map.insert(key.into(), value);
                 }
                 Ok(())
             }
@@ -200,7 +200,7 @@ impl Decoder {
         &mut self,
         field: &'static Field,
         item: Item<'_>,
-        object: &mut Map<String, Value>,
+        object: &mut Map,
         depth: usize,
     ) -> Result<(), DecodeError> {
         if let (FieldType::Message(link), Item::Bytes(bytes)) = (&field.kind, item) {
@@ -213,7 +213,7 @@ impl Decoder {
         if field.omit_empty && !field.pointer && is_zero(&value) {
             object.remove(field.name);
         } else {
-            object.insert(field.name.to_owned(), value);
+            object.insert(field.name.into(), value);
         }
         Ok(())
     }
@@ -291,7 +291,7 @@ impl Decoder {
                         items.push(Value::from(lossy(text)));
                     }
                 }
-                Value::Array(items)
+                Value::Array(items.into())
             }
             FieldType::SchemaOrBool | FieldType::SchemaOrList | FieldType::SchemaOrStrings => {
                 self.schema(kind, bytes, depth)?
@@ -305,7 +305,7 @@ impl Decoder {
         let mut instead = if matches!(kind, FieldType::SchemaOrBool) {
             Value::Bool(false)
         } else {
-            Value::Array(Vec::new())
+            Value::Array(Default::default())
         };
         let schema_number = if matches!(kind, FieldType::SchemaOrBool) { 2 } else { 1 };
         let mut reader = Reader::new(bytes);
@@ -456,7 +456,7 @@ mod tests {
         let raw = [field(1, &[field(1, b"p"), time].concat()), field(2, &field(2, &container))].concat();
         assert_eq!(
             decode(&body("v1", "Pod", &raw)).expect("well-formed"),
-            serde_json::json!({"apiVersion": "v1", "kind": "Pod",
+            crate::json::json!({"apiVersion": "v1", "kind": "Pod",
                 "metadata": {"name": "p", "creationTimestamp": "2026-01-04T16:14:56Z"},
                 "spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80}],
                     "resources": {"limits": {"cpu": "1500m"}}}]}})
@@ -472,7 +472,7 @@ mod tests {
         let pod = decode(&body("v1", "Pod", &raw)).expect("well-formed");
         assert_eq!(
             pod["spec"]["containers"][0]["readinessProbe"],
-            serde_json::json!({"httpGet": {"path": "/", "port": "web"}, "timeoutSeconds": 5})
+            crate::json::json!({"httpGet": {"path": "/", "port": "web"}, "timeoutSeconds": 5})
         );
     }
 

@@ -100,7 +100,7 @@ pub fn tracks(resource: GroupResource<'_>, name: &str) -> bool {
 ///
 /// ```
 /// use evenkeel_schema::quota::{GroupResource, usage};
-/// let service = serde_json::json!({"spec": {"type": "NodePort", "ports": [{"port": 80}, {"port": 443}]}});
+/// let service = evenkeel_schema::json::json!({"spec": {"type": "NodePort", "ports": [{"port": 80}, {"port": 443}]}});
 /// let used = usage(GroupResource::SERVICES, &service, jiff::Timestamp::UNIX_EPOCH);
 /// assert_eq!(used["services.nodeports"].to_string(), "2");
 /// ```

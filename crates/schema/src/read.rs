@@ -33,7 +33,7 @@ pub(crate) trait Read<'v>: Copy {
         self.at(field).and_then(Value::as_bool).unwrap_or_default()
     }
     /// The object at a field; `None` if there is none.
-    fn map(self, field: &str) -> Option<&'v Map<String, Value>> {
+    fn map(self, field: &str) -> Option<&'v Map> {
         self.at(field).and_then(Value::as_object)
     }
     /// The entries of the object at a field, as strings.

@@ -11,7 +11,7 @@ pub use fields::{FieldRequirement, FieldSelector};
 use std::borrow::Cow;
 use std::fmt;
 
-use serde_json::Value;
+use crate::json::Value;
 
 use evenkeel_scalars::go;
 
@@ -163,7 +163,7 @@ impl fmt::Display for Requirement {
 /// ```
 /// use evenkeel_schema::selector::LabelSelector;
 /// let selector = LabelSelector::parse("app in (web, api), !canary").expect("well-formed");
-/// let labels = serde_json::json!({"app": "web"});
+/// let labels = evenkeel_schema::json::json!({"app": "web"});
 /// assert!(selector.matches(|key| labels.get(key)?.as_str()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -198,7 +198,7 @@ impl LabelSelector {
         if let Some(labels) = object.get("matchLabels").and_then(Value::as_object) {
             for (key, value) in labels {
                 let value = value.as_str().unwrap_or_default().to_owned();
-                requirements.push(Requirement::new(key.clone(), Operator::Equals, vec![value])?);
+                requirements.push(Requirement::new(key.clone().to_string(), Operator::Equals, vec![value])?);
             }
         }
         for expression in object.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
@@ -322,7 +322,7 @@ pub fn validate_labels(path: &Path<'_>, labels: &Value, errors: &mut Vec<FieldEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn matches(selector: &str, labels: &Value) -> bool {
         let selector = LabelSelector::parse(selector).expect("well-formed");

@@ -18,7 +18,7 @@ use crate::read::Read as _;
 /// warnings for a controller's writes.
 ///
 /// ```
-/// let pod = serde_json::json!({"spec": {"containers": [{"env": [{"name": "X", "value": "1"}, {"name": "X"}]}]}});
+/// let pod = evenkeel_schema::json::json!({"spec": {"containers": [{"env": [{"name": "X", "value": "1"}, {"name": "X"}]}]}});
 /// assert_eq!(
 ///     evenkeel_schema::warnings::of("", "Pod", &pod, None),
 ///     [r#"spec.containers[0].env[1]: hides previous definition of "X", which may be dropped when using apply"#]
@@ -378,7 +378,7 @@ fn port_names(spec: &Value, at: &str, warnings: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn warned(container: Value) -> Vec<String> {
         of("", "Pod", &json!({"spec": {"containers": [container]}}), None)

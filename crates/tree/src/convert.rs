@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde_json::{Number, Value};
 
-use crate::{Text, Tree};
+use crate::{Text, Tree, value};
 
 impl Tree {
     /// Converts the tree to a `serde_json::Value`, for code that reads one.
@@ -25,6 +25,37 @@ impl Tree {
     /// Decodes the value as a type; `None` if it does not fit.
     pub fn decode<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_value(self.to_value()).ok()
+    }
+}
+
+/// Converts a tree to one that can be changed in place. Strings are shared.
+impl From<&Tree> for value::Value {
+    fn from(tree: &Tree) -> Self {
+        match tree {
+            Tree::Null => Self::Null,
+            Tree::Bool(value) => (*value).into(),
+            Tree::Integer(number) => (*number).into(),
+            Tree::Unsigned(number) => (*number).into(),
+            Tree::Float(number) => (*number).into(),
+            Tree::Text(text) => text.clone().into(),
+            Tree::List(items) => items.iter().map(Self::from).collect(),
+            Tree::Map(map) => map.iter().map(|(name, value)| (name, Self::from(value))).collect(),
+        }
+    }
+}
+
+impl From<&value::Value> for Tree {
+    fn from(value: &value::Value) -> Self {
+        match value {
+            value::Value::Null => Tree::Null,
+            value::Value::Bool(value) => Tree::Bool(*value),
+            value::Value::Number(number) => number.clone().into(),
+            value::Value::String(text) => Tree::Text(text.clone()),
+            value::Value::Array(items) => Tree::List(items.iter().map(Tree::from).collect()),
+            value::Value::Object(members) => Tree::Map(crate::Map::new(
+                members.iter().map(|(name, value)| (name.clone(), value.into())).collect(),
+            )),
+        }
     }
 }
 

@@ -22,6 +22,8 @@
 //! # Ok::<_, serde_json::Error>(())
 //! ```
 //!
+//! [`value::Value`] is the other tree of this crate, for code that changes objects in place, as the API server does.
+//!
 //! *Invariants:* no Kubernetes kind is known here; no IO; a tree never changes once it is shared.
 
 mod convert;
@@ -29,6 +31,7 @@ mod map;
 mod read;
 mod serde_impl;
 mod text;
+pub mod value;
 mod write;
 
 pub use map::Map;

@@ -1,7 +1,10 @@
 //! Strings: short ones without an allocation, long ones shared.
 
+use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// A string that is cheap to clone.
@@ -54,6 +57,93 @@ impl Text {
     /// Whether the string is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::from("")
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for Text {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+/// Texts are ordered, compared and hashed as strings are.
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.as_str(), f)
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<&String> for Text {
+    fn from(text: &String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<&Text> for Text {
+    fn from(text: &Text) -> Self {
+        text.clone()
+    }
+}
+
+impl From<Cow<'_, str>> for Text {
+    fn from(text: Cow<'_, str>) -> Self {
+        (&*text).into()
+    }
+}
+
+impl From<Text> for String {
+    fn from(text: Text) -> Self {
+        text.as_str().to_owned()
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl PartialEq<String> for Text {
+    fn eq(&self, other: &String) -> bool {
+        self.as_bytes() == other.as_bytes()
     }
 }
 
@@ -115,7 +205,8 @@ mod tests {
             assert_eq!((text.as_str(), text.len()), (plain.as_str(), plain.len()));
             assert_eq!(text, text.clone());
         }
-        assert!(Text::from("a") < Text::from(&*"b".repeat(40)));
-        assert!(Text::from(&*"a".repeat(40)) < Text::from("b"));
+        let [a, b] = ["a", "b"].map(Text::from);
+        let [long_a, long_b] = ["a", "b"].map(|text| Text::from(text.repeat(40)));
+        assert!(a < long_b && long_a < b);
     }
 }

@@ -8,7 +8,7 @@ mod params;
 use std::sync::Arc;
 
 use evenkeel_schema::admission::{Inputs, Policy, Verdict};
-use serde_json::{Map, Value, json};
+use evenkeel_schema::json::{Map, Value, json};
 
 use super::access::Access;
 use super::plugin::{Admission, Handles, Operation, Plugin};
@@ -251,14 +251,14 @@ pub(super) fn request(admission: &Admission<'_>, matched: &Matched) -> Value {
     }
     for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
         if !text.is_empty() {
-            info.insert(field.to_owned(), text.as_str().into());
+            info.insert(field.into(), text.as_str().into());
         }
     }
     if !user.groups.is_empty() {
-        info.insert("groups".to_owned(), user.groups.clone().into());
+        info.insert("groups".into(), user.groups.clone().into());
     }
     if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
+        info.insert("extra".into(), json!(user.extra));
     }
     request["userInfo"] = info.into();
     request["options"] = options(admission);

@@ -1,7 +1,7 @@
 //! The plugins for CertificateSigningRequests: who may approve and sign for a signer, and whom a request may not name.
 
 use evenkeel_schema::certificate_request::CertificateRequest;
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::plugin::{Admission, Handles, Operation, Plugin};
 use crate::access::{Attributes, Decision, Target};

@@ -3,8 +3,8 @@
 
 use std::cmp::Reverse;
 
+use evenkeel_schema::json::Value;
 use evenkeel_store::Range;
-use serde_json::Value;
 
 use super::plugin::{Admission, Handles, Plugin};
 use crate::registry::{GroupResource, storage_prefix};

@@ -1,6 +1,6 @@
 //! The check of writes of roles and bindings: a user can grant only permissions that the user holds.
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::plugin::{Admission, Handles, Operation, Plugin};
 use crate::authorize::{Grant, check_grant};

@@ -1,9 +1,9 @@
 //! The LimitRanger plugin: default and maximum resources of containers, pods and claims.
 
+use evenkeel_schema::json::{Map, Value, json};
 use evenkeel_schema::pod_resources::{Amounts, Part, PodResources, read};
 use evenkeel_schema::quantity::Quantity;
 use evenkeel_store::Range;
-use serde_json::{Map, Value, json};
 
 use super::plugin::{Admission, Handles, Operation, Plugin, aggregate};
 use crate::registry::{GroupResource, storage_prefix};
@@ -111,12 +111,12 @@ fn set_defaults(range: &Value, pod: &mut Value) {
 }
 
 /// Sets the resources that a container does not specify, and returns their sorted names.
-fn set_missing(resources: &mut Value, part: &str, defaults: &Map<String, Value>) -> Vec<String> {
+fn set_missing(resources: &mut Value, part: &str, defaults: &Map) -> Vec<String> {
     let mut set = Vec::new();
     for (name, amount) in defaults {
         if resources[part].get(name).is_none() {
             resources[part][name] = amount.clone();
-            set.push(name.clone());
+            set.push(name.to_string());
         }
     }
     set

@@ -1,7 +1,7 @@
 //! The NamespaceLifecycle plugin: nothing is created in a namespace that does not exist or is being deleted,
 //! and some namespaces cannot be deleted.
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::plugin::{Admission, Handles, Operation, Plugin};
 use crate::registry::{GroupResource, storage_prefix};

@@ -1,7 +1,7 @@
 //! The TaintNodesByCondition plugin: taints new nodes, so that no pods are scheduled to them until they are
 //! ready.
 
-use serde_json::{Value, json};
+use evenkeel_schema::json::{Value, json};
 
 use super::plugin::{Admission, Handles, Plugin};
 use crate::registry::GroupResource;

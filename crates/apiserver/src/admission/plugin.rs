@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use crate::ResourceInfo;
 use crate::context::RequestContext;

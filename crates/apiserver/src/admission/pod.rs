@@ -1,8 +1,8 @@
 //! Plugins that complete new pods: their service account, their priority, and how long they tolerate an
 //! unreachable node.
 
+use evenkeel_schema::json::{Value, json};
 use evenkeel_store::Range;
-use serde_json::{Value, json};
 
 use super::plugin::{Admission, Handles, Operation, Plugin};
 use crate::registry::{GroupResource, storage_prefix};

@@ -6,8 +6,8 @@ mod standards;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use evenkeel_schema::json::Value;
 use evenkeel_store::{Entry, Range};
-use serde_json::Value;
 
 use super::plugin::{Admission, Handles, Operation, Plugin};
 use crate::Header;

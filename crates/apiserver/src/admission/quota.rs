@@ -11,11 +11,11 @@
 
 use std::sync::Arc;
 
+use evenkeel_schema::json::{Map, Value};
 use evenkeel_schema::pod_resources::{Amounts, read};
 use evenkeel_schema::quantity::Quantity;
 use evenkeel_schema::quota::{self, GroupResource};
 use evenkeel_store::{Entry, Expect, Range};
-use serde_json::{Map, Value};
 
 use super::plugin::{Admission, Operation};
 use crate::Header;

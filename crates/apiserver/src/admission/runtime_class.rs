@@ -1,7 +1,7 @@
 //! The RuntimeClass plugin: sets the overhead and the scheduling constraints of pods that name a
 //! RuntimeClass.
 
-use serde_json::{Map, Value};
+use evenkeel_schema::json::{Map, Value};
 
 use super::plugin::{Admission, Handles, Plugin};
 use crate::registry::{GroupResource, storage_prefix};

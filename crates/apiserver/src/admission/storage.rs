@@ -3,9 +3,9 @@
 
 use std::cmp::Reverse;
 
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::quantity::Quantity;
 use evenkeel_store::Range;
-use serde_json::{Value, json};
 
 use super::plugin::{Admission, Handles, Operation, Plugin};
 use crate::registry::{GroupResource, storage_prefix};

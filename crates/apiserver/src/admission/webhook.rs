@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use evenkeel_schema::admission::Inputs;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::patch::json::JsonPatch;
 use evenkeel_schema::{strict_decoding, types};
 use futures::future::join_all;
-use serde_json::Value;
 
 use self::answer::Verdict;
 use self::audit::Invocation;
@@ -250,7 +250,7 @@ async fn patched(
     let undecodable =
         |why: String| Failure::Call(format!("received undecodable patch in webhook response: {why}"));
     let patch = serde_json::from_slice(patch).map_err(|error| undecodable(error.to_string()))?;
-    if patch == Value::Array(Vec::new()) {
+    if patch == Value::Array(Default::default()) {
         return Ok(None);
     }
     let internal = |why: String| Failure::Refused(Status::internal(why));

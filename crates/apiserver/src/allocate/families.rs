@@ -1,7 +1,7 @@
 //! IP families of services, on a cluster that supports IPv4 only.
 
 use evenkeel_schema::field::FieldError;
-use serde_json::{Value, json};
+use evenkeel_schema::json::{Value, json};
 
 /// The IP family that the cluster supports.
 const FAMILY: &str = "IPv4";

@@ -2,9 +2,9 @@
 
 use evenkeel_schema::field::{self, FieldError, Path};
 use evenkeel_schema::json::go_kind;
+use evenkeel_schema::json::{Map, Value};
 use evenkeel_schema::names;
 use evenkeel_schema::strict_decoding::strict_message;
-use serde_json::{Map, Value};
 
 use super::policy::{AuditPolicy, GroupResources, Level, Rule, Stage, Stages};
 use crate::decode::{self, Decoded};
@@ -223,7 +223,7 @@ impl Reader {
         go_type: &str,
         known: &[&str],
         prefix: &str,
-    ) -> Result<Map<String, Value>> {
+    ) -> Result<Map> {
         let map = match value {
             Value::Object(map) => map.clone(),
             Value::Null => Map::new(),
@@ -239,7 +239,7 @@ impl Reader {
 struct Field<'a> {
     /// The name of the Go struct.
     owner: &'a str,
-    map: &'a Map<String, Value>,
+    map: &'a Map,
     /// The field names that lead here, each followed by a dot.
     path: &'a str,
 }
@@ -268,7 +268,7 @@ impl<'a> Field<'a> {
     fn texts_of(&self, name: &str, go_type: &str) -> Result<Vec<String>> {
         let items = self.list(name, &format!("[]{go_type}"))?;
         let text = |item: &Value| match item {
-            Value::String(text) => Ok(text.clone()),
+            Value::String(text) => Ok(text.to_string()),
             Value::Null => Ok(String::new()),
             other => Err(self.mismatch(name, other, go_type)),
         };

@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use evenkeel_env::Env;
 use evenkeel_request_info::ApiPath;
+use evenkeel_schema::json::Value;
 use futures::Stream;
 use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use parking_lot::Mutex;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::AuditSink;

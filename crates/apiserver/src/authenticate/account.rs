@@ -1,9 +1,9 @@
 //! Service account tokens: their claims, and whether the claims still hold.
 
+use evenkeel_schema::json::Value;
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::{Entry, Store};
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::ISSUER;
 use super::jwt::{Claims, Kubernetes, Reference};

@@ -1,10 +1,10 @@
 //! OpenID Connect discovery, by which others verify service account tokens: the issuer's configuration and
 //! public keys.
 
+use evenkeel_schema::json::{Value, json};
 use evenkeel_store::Store;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Response};
-use serde_json::{Value, json};
 
 use super::{Authentication, ISSUER};
 use crate::body::Body;

@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use evenkeel_schema::json::{Value, json};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::SigningKey;
 

@@ -1,12 +1,12 @@
 //! The key that signs service account tokens.
 
 use evenkeel_env::Env;
+use evenkeel_schema::json::{Value, json};
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
 };
 use ring::{digest, hmac};
-use serde_json::{Value, json};
 
 use super::jwt::base64url;
 

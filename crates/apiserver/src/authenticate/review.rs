@@ -1,6 +1,6 @@
 //! TokenReview: whose token is this?
 
-use serde_json::{Value, json};
+use evenkeel_schema::json::{Value, json};
 
 use super::{Authenticated, Authentication};
 use crate::status::{Result, Status};
@@ -12,7 +12,7 @@ pub(crate) fn token_review(authentication: &Authentication, mut review: Value) -
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
     let audiences: Vec<String> =
-        serde_json::from_value(review["spec"]["audiences"].clone()).unwrap_or_default();
+        evenkeel_schema::json::from_value(review["spec"]["audiences"].clone()).unwrap_or_default();
     review["status"] = match authentication.authenticate(token, &audiences) {
         Ok(Authenticated { user, audiences }) => {
             json!({"authenticated": true, "user": user.to_info(), "audiences": audiences})

@@ -1,7 +1,7 @@
 use evenkeel_env::EPOCH;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_store::{Expect, Op, Options, Write};
 use jiff::SignedDuration;
-use serde_json::{Value, json};
 
 use super::*;
 use crate::header::encode_object;

@@ -1,6 +1,6 @@
 //! Prevention of privilege escalation: a user can grant only permissions that the user holds.
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::rbac_index::RoleRef;
 use super::{MASTERS, forbidden};
@@ -58,7 +58,7 @@ fn check_binding(authorizer: &dyn Authorizer, grant: &Grant<'_>) -> Result<()> {
     let Grant { user, resource, namespace, object, .. } = *grant;
     let reference: RoleRef = object
         .get("roleRef")
-        .and_then(|reference| serde_json::from_value(reference.clone()).ok())
+        .and_then(|reference| evenkeel_schema::json::from_value(reference.clone()).ok())
         .unwrap_or_default();
     let roles = match reference.kind.as_str() {
         "ClusterRole" => "clusterroles",
@@ -99,7 +99,9 @@ fn is_allowed(
 }
 
 fn rules_of(role: &Value) -> Vec<Rule> {
-    role.get("rules").and_then(|rules| serde_json::from_value(rules.clone()).ok()).unwrap_or_default()
+    role.get("rules")
+        .and_then(|rules| evenkeel_schema::json::from_value(rules.clone()).ok())
+        .unwrap_or_default()
 }
 
 fn object_name(object: &Value) -> &str {

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use evenkeel_env::HashMap;
+use evenkeel_schema::json::Value;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::User;
 use crate::access::Rule;
@@ -270,7 +270,7 @@ pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
 /// Whether a label selector of an aggregation rule matches these labels; an empty selector matches all.
 fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
     let equal = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
-    let mut equal = equal.map(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());
+    let mut equal = equal.map(|(key, value)| labels.get(key.as_str()).map(String::as_str) == value.as_str());
     let expressions = selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten();
     equal.all(|it| it) && expressions.into_iter().all(|expression| expression_holds(expression, labels))
 }

@@ -1,9 +1,9 @@
 //! Access reviews: questions about permissions that are answered but never stored.
 
 use evenkeel_schema::field::{BadValue, FieldError};
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::names;
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::MASTERS;
 use crate::User;
@@ -143,8 +143,8 @@ fn spec_user(object: &Value) -> User {
     User {
         name: text(object, "/spec/user").to_owned(),
         uid: text(object, "/spec/uid").to_owned(),
-        groups: serde_json::from_value(groups).unwrap_or_default(),
-        extra: serde_json::from_value(extra).unwrap_or_default(),
+        groups: evenkeel_schema::json::from_value(groups).unwrap_or_default(),
+        extra: evenkeel_schema::json::from_value(extra).unwrap_or_default(),
     }
 }
 

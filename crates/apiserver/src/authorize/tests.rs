@@ -1,8 +1,8 @@
 use bytes::Bytes;
 use evenkeel_env::Env;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_store::{Expect, Op, Options, Write};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Value, json};
 
 use super::*;
 use crate::header::encode_object;

@@ -1,7 +1,7 @@
 //! The objects of a new cluster except for RBAC: namespaces, the service `kubernetes`, priority classes, flow
 //! control and API services.
 
-use serde_json::{Value, json};
+use evenkeel_schema::json::{Value, json};
 
 use super::{NO_ADDRESS, SERVICE_CIDR, SERVICE_IP, Seed};
 

@@ -1,7 +1,7 @@
 //! Conversion of HorizontalPodAutoscalers. autoscaling/v2 is the storage version. autoscaling/v1 has a field
 //! for the CPU utilization and keeps everything else from v2 in annotations.
 
-use serde_json::{Map, Value, json};
+use evenkeel_schema::json::{Map, Value, json};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
@@ -18,10 +18,10 @@ pub(super) fn from_storage_version(mut scaler: Value) -> Value {
         scaler["spec"]["targetCPUUtilizationPercentage"] = percent;
     }
     if !others.is_empty() {
-        annotations.insert(METRICS.to_owned(), texts(&others, old_metric).into());
+        annotations.insert(METRICS.into(), texts(&others, old_metric).into());
     }
     if let Some(behavior) = take(&mut scaler["spec"], "behavior") {
-        annotations.insert(BEHAVIOR.to_owned(), behavior.to_string().into());
+        annotations.insert(BEHAVIOR.into(), behavior.to_string().into());
     }
     let current = take(&mut scaler["status"], "currentMetrics");
     let (cpu, _) = split_cpu(list(current.clone()), "current");
@@ -30,10 +30,10 @@ pub(super) fn from_storage_version(mut scaler: Value) -> Value {
     }
     let current = list(current);
     if !current.is_empty() {
-        annotations.insert(CURRENT_METRICS.to_owned(), texts(&current, old_status).into());
+        annotations.insert(CURRENT_METRICS.into(), texts(&current, old_status).into());
     }
     if let Some(conditions) = take(&mut scaler["status"], "conditions") {
-        annotations.insert(CONDITIONS.to_owned(), conditions.to_string().into());
+        annotations.insert(CONDITIONS.into(), conditions.to_string().into());
     }
     for (key, value) in annotations {
         scaler["metadata"]["annotations"][key] = value;
@@ -101,7 +101,7 @@ fn take_annotation(object: &mut Value, key: &str) -> Option<String> {
 
 fn list(value: Option<Value>) -> Vec<Value> {
     match value {
-        Some(Value::Array(items)) => items,
+        Some(Value::Array(items)) => items.into_vec(),
         _ => Vec::new(),
     }
 }

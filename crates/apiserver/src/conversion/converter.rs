@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use evenkeel_env::Env;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::structural;
 use evenkeel_store::Entry;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use serde_json::Value;
 
 use super::review::{BadAnswer, Original, Question};
 use super::{Served, coerce, conforms, is_stored_as_served, served_now, stored_object};

@@ -1,6 +1,6 @@
 //! Conversion of Events. core/v1 is the storage version; events.k8s.io/v1 has other field names.
 
-use serde_json::{Map, Value};
+use evenkeel_schema::json::{Map, Value};
 
 /// The field names in core/v1 and in events.k8s.io/v1.
 const NAMES: [(&str, &str); 7] = [
@@ -30,14 +30,14 @@ fn rename(
 ) -> Value {
     let Value::Object(event) = event else { return event };
     let names = NAMES.map(|(stored, shown)| direction(stored, shown));
-    let mut renamed: Map<String, Value> = event
+    let mut renamed: Map = event
         .into_iter()
-        .map(|(key, value)| match names.iter().find(|(from, _)| *from == key) {
-            Some((_, to)) => ((*to).to_owned(), value),
+        .map(|(key, value)| match names.iter().find(|(from, _)| key == *from) {
+            Some((_, to)) => ((*to).into(), value),
             None => (key, value),
         })
         .collect();
-    renamed.insert("apiVersion".to_owned(), api_version.into());
+    renamed.insert("apiVersion".into(), api_version.into());
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let mut renamed = Value::Object(renamed);
     evenkeel_schema::normalize::normalize(group, "v1", "Event", &mut renamed);

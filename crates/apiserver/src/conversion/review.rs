@@ -5,10 +5,10 @@
 use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::field::{FieldError, Path};
 use evenkeel_schema::json::go_kind;
+use evenkeel_schema::json::{Map, Value};
 use evenkeel_schema::{go, object_meta, selector};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use crate::decode;
 use crate::encode::push_text;
@@ -272,7 +272,7 @@ fn members<'a>(raw: &'a RawValue, field: &str, of: &str, version: &str) -> Resul
 }
 
 /// Returns the `result` of a response, or an empty map if it is missing.
-fn result_of(response: &Response<'_>) -> Result<Map<String, Value>, String> {
+fn result_of(response: &Response<'_>) -> Result<Map, String> {
     let result = response.result.map(|raw| serde_json::from_str::<Value>(raw.get()).unwrap_or_default());
     match result {
         None | Some(Value::Null) => Ok(Map::new()),
@@ -325,7 +325,7 @@ fn restore_metadata(original: &Value, object: &mut Value) -> Result<(), String> 
         if before.as_ref() != Some(&given) {
             check_syntax(field, &given)?;
         }
-        restored.insert(field.to_owned(), given);
+        restored.insert(field.into(), given);
     }
     object["metadata"] = restored.into();
     Ok(())
@@ -351,7 +351,7 @@ fn check_syntax(field: &str, given: &Value) -> Result<(), String> {
     match field {
         "labels" => selector::validate_labels(&Path::new("metadata").child("labels"), given, &mut errors),
         _ => {
-            let metadata = serde_json::json!({ field: given });
+            let metadata = evenkeel_schema::json::json!({ field: given });
             // The name of the field is misspelled like this in Kubernetes.
             object_meta::annotations(&Path::new("metadata").child("annotation"), &metadata, &mut errors);
         }

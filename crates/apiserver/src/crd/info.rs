@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use evenkeel_schema::json::Value;
 use evenkeel_schema::structural;
 use evenkeel_schema::types::Schema;
 use evenkeel_store::Entry;
-use serde_json::Value;
 
 use super::{Definitions, storage_version};
 use crate::registry::{VersionSchema, WebhookConversion, storage_prefix};

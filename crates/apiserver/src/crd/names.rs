@@ -1,6 +1,6 @@
 //! Acceptance of a CRD's names: only those that no other CRD of the group has.
 
-use serde_json::{Map, Value, json};
+use evenkeel_schema::json::{Map, Value, json};
 
 use super::{Definitions, all, condition, set_condition};
 use crate::storage;
@@ -25,10 +25,10 @@ pub(super) fn accept(definitions: &Definitions, definition: &mut Value) {
                 conflict.get_or_insert((reason, format!("{used:?} is already in use")));
                 // A name that was accepted before stays until the new one is free.
                 if let Some(old) = old.get(field).filter(|it| texts(it).any(|it| !it.is_empty())) {
-                    accepted.insert(field.to_owned(), old.clone());
+                    accepted.insert(field.into(), old.clone());
                 }
             }
-            None => drop(accepted.insert(field.to_owned(), value.clone())),
+            None => drop(accepted.insert(field.into(), value.clone())),
         }
     }
     accepted.extend(requested.get("categories").map(|it| ("categories".to_owned(), it.clone())));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use evenkeel_schema::json::Value;
 use evenkeel_store::{Entry, Expect, Op, Range, Write};
-use serde_json::Value;
 
 use super::{CLEANUP, Definitions, accept_conflict, condition, parse, set_condition, write};
 use crate::Header;

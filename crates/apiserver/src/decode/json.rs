@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use evenkeel_schema::json::Tree;
+use evenkeel_schema::json::Value;
 use serde::de::DeserializeSeed as _;
-use serde_json::Value;
 
 use super::{Decoded, Oddities, syntax};
 

@@ -1,7 +1,7 @@
 //! YAML bodies.
 
 use evenkeel_schema::depth::DEPTH_MAX;
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::DuplicateKeyPolicy;
 

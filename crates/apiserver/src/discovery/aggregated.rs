@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use evenkeel_schema::json::{Map, Value, json};
 
 use super::groups::{Group, Version, groups};
 use super::hash;

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use evenkeel_schema::json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::groups::{Group, Version};

@@ -5,7 +5,7 @@ mod scalar;
 
 use std::cmp::Ordering;
 
-use serde_json::{Map, Value};
+use evenkeel_schema::json::{Map, Text, Value};
 
 use self::scalar::Position;
 
@@ -29,8 +29,8 @@ struct Printer {
 
 impl Printer {
     /// Writes the fields of a mapping, the first one at the current position in the line.
-    fn mapping(&mut self, fields: &Map<String, Value>, indent: usize) {
-        let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
+    fn mapping(&mut self, fields: &Map, indent: usize) {
+        let mut sorted: Vec<(&Text, &Value)> = fields.iter().collect();
         sorted.sort_by(|(a, _), (b, _)| natural(a, b));
         for (index, (key, value)) in sorted.into_iter().enumerate() {
             if index > 0 {
@@ -123,7 +123,7 @@ fn natural(a: &str, b: &str) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use evenkeel_schema::json::json;
 
     #[test]
     fn it_reads_as_go_would_have_written_it() {

@@ -1,6 +1,6 @@
 //! The schemas of custom resources: the schema of the CRD, with the fields that every object has.
 
-use serde_json::{Map, Value, json};
+use evenkeel_schema::json::{Map, Value, json};
 
 use super::reference;
 use crate::registry::ResourceInfo;
@@ -107,7 +107,7 @@ fn embed(schema: &mut Value) {
     properties.insert("metadata".into(), metadata(OBJECT_META, "object's", "metadata"));
 }
 
-fn properties_of(schema: &mut Value) -> Option<&mut Map<String, Value>> {
+fn properties_of(schema: &mut Value) -> Option<&mut Map> {
     let node = schema.as_object_mut()?;
     node.entry("properties").or_insert_with(|| json!({})).as_object_mut()
 }

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::sync::OnceLock;
 
+use evenkeel_schema::json::{Map, Value, json};
 use flate2::read::DeflateDecoder;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
 
 use super::custom;
 
@@ -79,7 +79,7 @@ impl Describer {
         for (field, at) in &texts.fields {
             if let (Some(Value::Object(field)), Some(text)) = (properties.get_mut(field.as_ref()), text(at)) {
                 wrap_reference(field);
-                field.insert("description".to_owned(), text);
+                field.insert("description".into(), text);
             }
         }
     }
@@ -94,7 +94,7 @@ fn describe_list(name: &str, schema: &mut Value) {
     }
     put(schema, "items", format!("The objects of kind {kind}.").into());
     if let Some(schema) = schema.as_object_mut() {
-        schema.insert("description".to_owned(), format!("{list} is a list of {kind}.").into());
+        schema.insert("description".into(), format!("{list} is a list of {kind}.").into());
     }
 }
 
@@ -102,14 +102,14 @@ fn describe_list(name: &str, schema: &mut Value) {
 fn put(schema: &mut Value, field: &str, text: Value) {
     if let Some(Value::Object(field)) = schema["properties"].get_mut(field) {
         wrap_reference(field);
-        field.insert("description".to_owned(), text);
+        field.insert("description".into(), text);
     }
 }
 
 /// Moves a reference into an `allOf`, because nothing may stand beside a reference.
-fn wrap_reference(field: &mut Map<String, Value>) {
+fn wrap_reference(field: &mut Map) {
     if let Some(link) = field.remove("$ref") {
-        field.insert("allOf".to_owned(), json!([{ "$ref": link }]));
+        field.insert("allOf".into(), json!([{ "$ref": link }]));
     }
 }
 

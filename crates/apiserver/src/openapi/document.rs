@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use evenkeel_schema::json::{Value, json};
 
 use super::descriptions::Describer;
 use super::{custom, operations, types};
@@ -66,11 +66,10 @@ impl Document {
             true => None,
             false => Some(Value::Object(schemas.into_iter().collect())),
         };
-        let components: serde_json::Map<String, Value> =
-            [("schemas", schemas), ("securitySchemes", security)]
-                .into_iter()
-                .filter_map(|(name, part)| Some((name.to_owned(), part?)))
-                .collect();
+        let components: evenkeel_schema::json::Map = [("schemas", schemas), ("securitySchemes", security)]
+            .into_iter()
+            .filter_map(|(name, part)| Some((name.to_owned(), part?)))
+            .collect();
         let document = json!({ "openapi": "3.0.0", "info": info, "paths": paths, "components": components });
         let text = document.to_string();
         let hash = hash(text.as_bytes());

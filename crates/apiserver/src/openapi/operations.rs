@@ -1,7 +1,7 @@
 //! The operations on a resource: the methods of its paths, with their parameters, bodies and responses.
 
+use evenkeel_schema::json::{Map, Value, json};
 use evenkeel_schema::types::{builtin_type, builtin_type_name};
-use serde_json::{Map, Value, json};
 
 use super::{custom, reference};
 use crate::discovery::{Group, Version};
@@ -24,7 +24,7 @@ pub(super) fn paths(group: &Group, version: &Version) -> Value {
         let words = Words::of(group, Some(version));
         let id = format!("get{}APIResources", words.id);
         let list = format!("{META}.APIResourceList");
-        paths.insert(format!("{root}/"), discovery(&words.tag, "get available resources", &id, &list));
+        paths.insert(format!("{root}/").into(), discovery(&words.tag, "get available resources", &id, &list));
     }
     for info in &version.resources {
         let resource = Resource { info, words: Words::of(group, Some(version)) };
@@ -155,7 +155,7 @@ struct Exchange<'a> {
 }
 
 impl Resource<'_> {
-    fn add_paths(&self, root: &str, paths: &mut Map<String, Value>) {
+    fn add_paths(&self, root: &str, paths: &mut Map) {
         let info = self.info;
         let scope = if info.namespaced { "/namespaces/{namespace}" } else { "" };
         let collection = format!("{root}{scope}/{}", info.plural);
@@ -178,7 +178,7 @@ impl Resource<'_> {
         }
     }
 
-    fn add_part(&self, paths: &mut Map<String, Value>, path: &str, part: &SubresourceInfo) {
+    fn add_part(&self, paths: &mut Map, path: &str, part: &SubresourceInfo) {
         let exchange = self.exchange(self.info.kind_of(part), Some(part));
         if exchange.type_name.is_some() {
             return self.add(paths, path, &exchange, &CONNECT_METHODS, &part.verbs);
@@ -195,7 +195,7 @@ impl Resource<'_> {
     }
 
     /// Adds the paths below `/watch/`, which are older than the parameter `watch`.
-    fn add_watches(&self, root: &str, scope: &str, paths: &mut Map<String, Value>) {
+    fn add_watches(&self, root: &str, scope: &str, paths: &mut Map) {
         let plural = &self.info.plural;
         let object = self.exchange(&self.info.kind, None);
         let mut add = |path: String, verb| {
@@ -232,7 +232,7 @@ impl Resource<'_> {
     /// Adds a path with the methods whose verbs are served.
     fn add(
         &self,
-        paths: &mut Map<String, Value>,
+        paths: &mut Map,
         path: &str,
         exchange: &Exchange<'_>,
         verbs: &[(&'static str, &'static str)],
@@ -247,7 +247,7 @@ impl Resource<'_> {
             })
             .collect();
         if !operations.is_empty() {
-            paths.insert(path.to_owned(), self.path_item(operations));
+            paths.insert(path.into(), self.path_item(operations));
         }
     }
 
@@ -262,10 +262,10 @@ impl Resource<'_> {
             if !operation.parameters.is_empty() {
                 operation.value["parameters"] = print(&operation.parameters);
             }
-            item.insert(operation.method.to_owned(), operation.value);
+            item.insert(operation.method.into(), operation.value);
         }
         if !shared.is_empty() {
-            item.insert("parameters".to_owned(), print(&shared));
+            item.insert("parameters".into(), print(&shared));
         }
         Value::Object(item)
     }
@@ -374,9 +374,9 @@ impl Resource<'_> {
                 _ => "OK",
             };
             let content = self.content(verb, exchange.part, name.as_deref());
-            responses.insert((*code).to_owned(), json!({ "description": description, "content": content }));
+            responses.insert((*code).into(), json!({ "description": description, "content": content }));
         }
-        responses.insert("401".to_owned(), json!({ "description": "Unauthorized" }));
+        responses.insert("401".into(), json!({ "description": "Unauthorized" }));
         Value::Object(responses)
     }
 

@@ -5,8 +5,8 @@
 //! documents of an API server contain: a test encodes all built-in documents and fails if one has a field that the
 //! table lacks.
 
+use evenkeel_schema::json::{Map, Value};
 use evenkeel_schema::protobuf::{write_bytes, write_double, write_number};
-use serde_json::{Map, Value};
 
 use crate::encode::print_yaml;
 
@@ -385,9 +385,9 @@ impl Encoder {
         }
     }
 
-    fn object(&mut self, out: &mut Vec<u8>, fields: &[Field], extensions: u32, object: &Map<String, Value>) {
+    fn object(&mut self, out: &mut Vec<u8>, fields: &[Field], extensions: u32, object: &Map) {
         for (number, name, of) in fields {
-            match (object.get(*name), of) {
+            match (object.get(name), of) {
                 (None, _) => {}
                 // A list where a message takes several values is one value.
                 (Some(value), Type::Message(Message::Values { .. })) => self.value(out, *number, *of, value),
@@ -400,8 +400,8 @@ impl Encoder {
                 if extensions > 0 {
                     self.named(out, extensions, name, Any, value);
                 }
-            } else if !fields.iter().any(|field| field.1 == name) {
-                self.unknown.push(name.clone());
+            } else if !fields.iter().any(|field| *name == *field.1) {
+                self.unknown.push(name.to_string());
             }
         }
     }
@@ -455,7 +455,7 @@ fn is_zero(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use evenkeel_schema::json::json;
 
     use super::*;
 

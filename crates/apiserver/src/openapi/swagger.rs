@@ -1,7 +1,7 @@
 //! OpenAPI v2: one document with everything, for clients that do not know v3. It is built from the v3
 //! documents.
 
-use serde_json::{Map, Value, json};
+use evenkeel_schema::json::{Map, Value, json};
 
 /// Builds the v2 document from v3 documents.
 pub(super) fn of(documents: impl IntoIterator<Item = Value>) -> Value {
@@ -131,7 +131,7 @@ fn operation(operation: &mut Value) {
     node.insert("schemes".into(), json!(["https"]));
 }
 
-fn first_schema(content: &Map<String, Value>) -> Value {
+fn first_schema(content: &Map) -> Value {
     content.values().next().map(|media| media["schema"].clone()).unwrap_or_default()
 }
 

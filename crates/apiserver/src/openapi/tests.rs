@@ -96,7 +96,7 @@ fn custom_resources_are_described_by_their_definition() {
     let patch = &document["paths"]["/apis/a.example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"];
     assert!(patch["requestBody"]["content"].get("application/strategic-merge-patch+json").is_none());
     assert_eq!(patch["operationId"], "patchAExampleComV1NamespacedWidget");
-    let paths: Vec<_> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    let paths: Vec<_> = document["paths"].as_object().unwrap().keys().map(|name| name.as_str()).collect();
     assert_eq!(
         paths,
         [
@@ -141,7 +141,7 @@ fn documents_have_the_paths_of_kubernetes() {
     let document = get(&openapi, &registry, "/openapi/v3/api/v1");
     let paths = document["paths"].as_object().unwrap();
     let proxy = &paths["/api/v1/nodes/{name}/proxy/{path}"];
-    let methods: Vec<&str> = proxy.as_object().unwrap().keys().map(String::as_str).collect();
+    let methods: Vec<&str> = proxy.as_object().unwrap().keys().map(|name| name.as_str()).collect();
     assert_eq!(methods, ["delete", "get", "head", "options", "parameters", "patch", "post", "put"]);
     assert_eq!(proxy["head"]["operationId"], "connectCoreV1HeadNodeProxyWithPath");
     let watch = &paths["/api/v1/watch/namespaces/{namespace}/pods/{name}"]["get"];

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use evenkeel_schema::json::Value;
 use evenkeel_schema::types::builtin_type;
-use serde_json::Value;
 
 use super::descriptions::Describer;
 

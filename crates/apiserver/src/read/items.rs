@@ -110,7 +110,7 @@ impl Iterator for Pieces {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use evenkeel_schema::json::json;
 
     use super::*;
 

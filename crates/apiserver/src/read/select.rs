@@ -1,7 +1,7 @@
 //! Label and field selectors of a request, evaluated on headers.
 
+use evenkeel_schema::json::Value;
 use evenkeel_schema::selector::{FieldSelector, LabelSelector};
-use serde_json::Value;
 
 use crate::status::{Result, Status};
 use crate::{Header, ResourceInfo, field_selectors};
@@ -105,7 +105,7 @@ fn custom_value(bytes: &[u8], path: &[String]) -> String {
     let found = path.iter().try_fold(&object, |value, key| value.get(key));
     match found {
         None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
+        Some(Value::String(text)) => text.clone().to_string(),
         Some(other) => other.to_string(),
     }
 }

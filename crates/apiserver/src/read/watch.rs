@@ -474,7 +474,7 @@ impl Events {
 
 impl Rows {
     /// The Table of one event; only the first one has column definitions.
-    fn table(&self, encoded: &EncodedObject, first: bool) -> serde_json::Value {
+    fn table(&self, encoded: &EncodedObject, first: bool) -> evenkeel_schema::json::Value {
         self.printer.single(encoded.to_value(), first, self.options_now())
     }
 

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::depth;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::Value;
 use evenkeel_store::Op;
-use serde_json::Value;
 
 use crate::Header;
 use crate::header::{Plain, encode_object};

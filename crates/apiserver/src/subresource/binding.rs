@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::normalize::normalize;
 use evenkeel_store::Expect;
 use http::Response;
-use serde_json::{Value, json};
 
 use super::{created, decode_other};
 use crate::body::Body;

@@ -4,9 +4,9 @@ mod budget;
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_store::{Entry, Expect};
 use http::Response;
-use serde_json::{Value, json};
 
 use super::{created, decode_other};
 use crate::Header;

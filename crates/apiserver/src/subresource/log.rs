@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use evenkeel_env::Env;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::Value;
 use evenkeel_store::Store;
 use evenkeel_streams::Offer;
 use futures::{Stream, StreamExt as _};
 use http::{Response, StatusCode};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::{pod, stream};
 use crate::body::Body;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use evenkeel_request_info::ResourcePath;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_store::Range;
 use http::{HeaderMap, HeaderName, Response, header};
-use serde_json::{Value, json};
 
 use super::pod;
 use crate::body::Body;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::{Map, Value, json};
 use evenkeel_schema::managed_fields::Scale;
 use evenkeel_schema::selector::LabelSelector;
 use evenkeel_store::Entry;
 use http::Response;
-use serde_json::{Map, Value, json};
 
 use crate::body::Body;
 use crate::commit::RETRIES_MAX;
@@ -185,7 +185,7 @@ fn scale_of(ctx: &RequestContext<'_>, parent: &Value, missing: Missing) -> Resul
     }
     let entries = mapping(ctx).entries_of_scale(parent);
     if entries.as_array().is_some_and(|it| !it.is_empty()) {
-        encoded.insert("managedFields".to_owned(), entries);
+        encoded.insert("managedFields".into(), entries);
     }
     let replicas = get(parent, &paths.replicas);
     if ctx.info.is_custom() && replicas.is_none() && missing == Missing::Refused {
@@ -198,7 +198,7 @@ fn scale_of(ctx: &RequestContext<'_>, parent: &Value, missing: Missing) -> Resul
     let unset = if ctx.info.is_custom() && replicas.is_none() { UNSET_REPLICAS } else { 0 };
     let replicas = replicas.and_then(Value::as_i64).unwrap_or(unset);
     if replicas != 0 {
-        spec.insert("replicas".to_owned(), replicas.into());
+        spec.insert("replicas".into(), replicas.into());
     }
     let count = get(parent, &paths.status_replicas).and_then(Value::as_i64).unwrap_or_default();
     let mut status = json!({"replicas": count});

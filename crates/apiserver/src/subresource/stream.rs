@@ -1,8 +1,8 @@
 //! The subresources `pods/exec`, `pods/attach` and `pods/portforward`: connections that are upgraded.
 
+use evenkeel_schema::json::{Value, json};
 use evenkeel_streams::{Offer, Refused, Streams, parse_ports};
 use http::{Response, StatusCode};
-use serde_json::{Value, json};
 
 use super::pod;
 use crate::body::Body;

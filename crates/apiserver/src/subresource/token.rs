@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use evenkeel_schema::api_resources::split_api_version;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::json_order;
 use evenkeel_schema::time::{self, Precision};
 use evenkeel_store::Entry;
 use http::Response;
 use jiff::SignedDuration;
-use serde_json::{Value, json};
 
 use crate::admission::{self, Admission, Operation};
 use crate::authenticate::{Account, AccountToken, Bound, ISSUER};
@@ -154,7 +154,7 @@ fn token<'a>(
 ) -> Result<AccountToken<'a>> {
     let bound = bound(ctx, &request["spec"]["boundObjectRef"])?;
     let audiences: Vec<String> =
-        serde_json::from_value(request["spec"]["audiences"].clone()).unwrap_or_default();
+        evenkeel_schema::json::from_value(request["spec"]["audiences"].clone()).unwrap_or_default();
     let asked = seconds(request);
     let extended = asked == POD_SECONDS && matches!(bound, Some(Bound::Pod(..))) && audiences == [ISSUER];
     let header = &entry.header;

@@ -1,7 +1,7 @@
 //! Durations in the short form that kubectl prints: two or three significant figures.
 
+use evenkeel_schema::json::Value;
 use jiff::Timestamp;
-use serde_json::Value;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;

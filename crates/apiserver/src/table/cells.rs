@@ -11,8 +11,8 @@ mod workloads;
 #[cfg(test)]
 mod tests;
 
+use evenkeel_schema::json::Value;
 use jiff::Timestamp;
-use serde_json::Value;
 
 use view::View;
 

@@ -1,7 +1,7 @@
 //! Rows of custom resources, from the `additionalPrinterColumns` of their CRD.
 
+use evenkeel_schema::json::Value;
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::age;
 use super::jsonpath::JsonPath;
@@ -64,7 +64,7 @@ fn typed(kind: &str, value: &Value, now: Timestamp) -> Value {
 /// Prints a value in a column of type `string`: text without quotes, maps and lists as JSON.
 fn text(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.clone().to_string(),
         Value::Null => "<no value>".to_owned(),
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (None, Some(float)) => go_float(float),
@@ -88,7 +88,7 @@ fn go_float(float: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use evenkeel_schema::json::json;
 
     use super::*;
 

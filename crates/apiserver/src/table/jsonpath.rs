@@ -8,7 +8,7 @@ mod parse;
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 /// A parsed JSONPath.
 #[derive(Clone, Debug, PartialEq)]
@@ -214,7 +214,7 @@ impl Comparison {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use evenkeel_schema::json::json;
 
     use super::*;
 

@@ -1,4 +1,4 @@
-use serde_json::json;
+use evenkeel_schema::json::json;
 
 use super::*;
 use crate::registry::CustomInfo;

@@ -2,7 +2,7 @@
 
 use evenkeel_schema::field::FieldError;
 use evenkeel_schema::go;
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 /// Validates the fields that `scale`, the declaration of the subresource, names. A write of the status cannot change
 /// the spec, so it checks only the others.
@@ -74,7 +74,7 @@ fn mistyped(path: &str, found: &Value, expected: &str) -> String {
         Value::Bool(value) => (value.to_string(), "bool"),
         Value::Number(number) if number.is_f64() => (go::number(number), "float64"),
         Value::Number(number) => (number.to_string(), "int64"),
-        Value::String(text) => (text.clone(), "string"),
+        Value::String(text) => (text.to_string(), "string"),
         Value::Array(_) => (go::text(found), "[]interface {}"),
         Value::Object(_) => (go::text(found), "map[string]interface {}"),
     };
@@ -84,7 +84,7 @@ fn mistyped(path: &str, found: &Value, expected: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use evenkeel_schema::json::json;
 
     fn told(object: Value, subresource: &str) -> Vec<String> {
         let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",

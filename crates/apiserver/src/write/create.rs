@@ -1,10 +1,10 @@
 //! Creating objects.
 
 use bytes::Bytes;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::{empty_lists, names};
 use evenkeel_store::Expect;
 use http::Response;
-use serde_json::{Value, json};
 
 use super::prepare::prepare_create;
 use crate::admission::{self, Admission, Operation};

@@ -4,9 +4,9 @@ mod body;
 
 use bytes::Bytes;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::{json, strict_decoding};
 use http::Response;
-use serde_json::Value;
 
 use self::body::{Patch, PatchType};
 use super::create::{Creator, create_object};
@@ -19,7 +19,7 @@ use crate::incoming::{Incoming, Source, write_query_after};
 use crate::read::respond_object;
 use crate::request::{FieldValidation, WriteQuery, negotiate_for};
 use crate::status::{Result, Status};
-use crate::{conversion, decode, managed_fields};
+use crate::{decode, managed_fields};
 
 /// Answers a PATCH.
 pub(crate) async fn patch(ctx: &RequestContext<'_>, body: Bytes) -> Result<Response<Body>> {
@@ -61,8 +61,7 @@ async fn patch_object(
             return create_by_apply(ctx, query, patch).await;
         };
         let old = ctx.services.converter.object(&ctx.services.objects, ctx.info, &current).await?;
-        let own = conversion::object_copy(&ctx.services.objects, ctx.info, &current, &old);
-        let (object, writer) = patched(ctx, query, patch, own).await?;
+        let (object, writer) = patched(ctx, query, patch, (*old).clone()).await?;
         let incoming = shape(ctx, query, patch, object, Some(&old))?;
         incoming.check_name(ctx)?;
         if let Some(encoded) = change(ctx, query, &current, incoming.object, writer).await? {

@@ -1,8 +1,8 @@
 //! The fields of an object that the server controls.
 
+use evenkeel_schema::json::Value;
 use evenkeel_schema::prepare;
 use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::members::set_or_remove;
 use crate::{ResourceInfo, allocate, crd};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use evenkeel_schema::empty_lists;
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::managed_fields::keep_times;
 use evenkeel_store::{Entry, Expect};
 use http::Response;
-use serde_json::Value;
 
 use super::create::{Creator, create_object};
 use super::prepare::prepare_update;

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use crate::value::view::{JsonList, JsonMap, ListType, view};
 use crate::value::{Fault, Key, List, Map, Outcome, Value, equal_numbers};
-use serde_json::Value as Json;
+use evenkeel_tree::value::Value as Json;
 
 /// How many steps one evaluation may spend inside of values: comparing, printing and sorting them.
 ///
@@ -187,11 +187,11 @@ fn maps(a: &Map<'_>, b: &Map<'_>, fuel: &Fuel, depth: usize) -> Outcome<bool> {
 fn objects(a: &JsonMap<'_>, b: &Map<'_>, fuel: &Fuel, depth: usize) -> Outcome<bool> {
     for (name, value) in a.fields {
         if a.schema_of(name).is_some() {
-            let key = crate::escape::escape(name).unwrap_or_else(|| name.clone());
-            let name = if a.is_object() { &key } else { name };
+            let key = crate::escape::escape(name).unwrap_or_else(|| name.to_string());
+            let name = if a.is_object() { key.as_str() } else { name.as_str() };
             let theirs = match b {
                 Map::Json(b) => b.find(name)?,
-                Map::Owned(_) => b.find(&Value::text(name.as_str()))?,
+                Map::Owned(_) => b.find(&Value::text(name))?,
             };
             match (a.find(name)?, theirs) {
                 (Some(ours), Some(theirs)) => {

@@ -5,7 +5,8 @@ use std::fmt;
 
 use base64::Engine;
 use evenkeel_scalars::formats;
-use serde_json::{Map as Fields, Value as Json};
+use evenkeel_tree::Text as Name;
+use evenkeel_tree::value::{Map as Fields, Value as Json};
 
 use crate::escape;
 use crate::value::time::{self, Instant};
@@ -71,7 +72,7 @@ pub struct JsonList<'a> {
 /// A map, or an object with named fields, of the object.
 #[derive(Debug, Clone, Copy)]
 pub struct JsonMap<'a> {
-    pub(crate) fields: &'a Fields<String, Json>,
+    pub(crate) fields: &'a Fields,
     pub(crate) schema: &'a dyn Schema,
 }
 
@@ -207,7 +208,7 @@ impl<'a> JsonMap<'a> {
 
     pub(crate) fn keys(&self) -> Vec<Value<'a>> {
         let known = self.fields.keys().filter(|name| self.schema_of(name).is_some());
-        let key = |name: &'a String| match self.is_object() {
+        let key = |name: &'a Name| match self.is_object() {
             true => escape::escape(name).map_or(Value::String(Text::Borrowed(name)), Value::text),
             false => Value::String(Text::Borrowed(name)),
         };

@@ -54,7 +54,7 @@ impl Exec {
     fn new(call: CommandCall, process: Process) -> Self {
         let CommandCall { pod, container, command, .. } = call;
         let labels = pod["metadata"]["labels"].as_object().into_iter().flatten();
-        let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        let labels = labels.filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())));
         let image = names_and_images(&pod).find(|(name, _)| *name == container);
         Self {
             namespace: text(&pod, "/metadata/namespace").to_owned(),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use evenkeel_controllers::node::rules::Selector;
 use evenkeel_streams::{Io, duplex};
+use evenkeel_tree::value::Value;
 use futures::future::BoxFuture;
 use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
 
 use super::{names_and_images, selects, text};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use evenkeel_schema::pod_resources::{Amounts, add, read};
 use evenkeel_schema::quantity::{Format, Quantity};
 use evenkeel_schema::quota::{GroupResource, matches, tracks, usage};
+use evenkeel_tree::value::{Value, to_value};
 use evenkeel_tree::{Tree, tree};
 use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::kinds::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use crate::object::Object;
@@ -32,7 +32,7 @@ pub(super) fn status(
     let hard = quota.at("spec/hard");
     let names = || hard.members().map(|(name, _)| name);
     let counting = Counting { quota: &value(quota), now };
-    let mut used = read(Some(&quota.at("status/used").to_value()));
+    let mut used = read(Some(&quota.at("status/used").into()));
     used.retain(|name, _| hard.as_map().is_some_and(|hard| hard.get(name).is_some()));
     for (resource, objects) in [
         (GroupResource::PODS, &content.pods),
@@ -55,8 +55,8 @@ pub(super) fn status(
 
 /// Returns an object in the form that the quota functions read.
 pub(super) fn value(object: &Object) -> Value {
-    let mut value = object.to_value();
-    value["metadata"] = serde_json::json!(object.metadata);
+    let mut value = Value::from(&**object);
+    value["metadata"] = to_value(&object.metadata).unwrap_or_default();
     value
 }
 
@@ -97,7 +97,7 @@ impl Counting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn used(quota: Value) -> Value {
         let quota = crate::pod::tests::pod(quota);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use evenkeel_schema::pod_resources::{Amounts, Part, PodResources, add};
 use evenkeel_schema::quantity::Quantity;
 use evenkeel_tree::Tree;
-use serde_json::{Value, json};
+use evenkeel_tree::value::Value;
 
 use super::groups::{PodGroups, same_group};
 use super::terms::{Labels, NamespaceLabels};
@@ -42,24 +42,24 @@ fn resource_fields(pod: &Pod) -> Value {
         let reported = pod.list(path).iter().filter(|it| it.has("resources"));
         reported.map(|it| parts(it, &["name", "resources", "allocatedResources"])).collect()
     };
-    json!({
-        "spec": {
-            "containers": containers("spec/containers"),
-            "initContainers": containers("spec/initContainers"),
-            "resources": pod.at("spec/resources").to_value(),
-            "overhead": pod.at("spec/overhead").to_value(),
-        },
-        "status": {
-            "containerStatuses": reported("status/containerStatuses"),
-            "initContainerStatuses": reported("status/initContainerStatuses"),
-            "conditions": pod::condition(pod, RESIZE_PENDING).map(|it| [parts(it, &["type", "reason"])]),
-        },
-    })
+    let pending = pod::condition(pod, RESIZE_PENDING).map(|it| [parts(it, &["type", "reason"])]);
+    let spec = Value::from_iter([
+        ("containers", containers("spec/containers").into()),
+        ("initContainers", containers("spec/initContainers").into()),
+        ("resources", Value::from(pod.at("spec/resources"))),
+        ("overhead", Value::from(pod.at("spec/overhead"))),
+    ]);
+    let status = Value::from_iter([
+        ("containerStatuses", Value::from(reported("status/containerStatuses"))),
+        ("initContainerStatuses", reported("status/initContainerStatuses").into()),
+        ("conditions", pending.into()),
+    ]);
+    Value::from_iter([("spec", spec), ("status", status)])
 }
 
 /// Returns some members of a map.
 fn parts(tree: &Tree, names: &[&str]) -> Value {
-    names.iter().map(|name| (*name, tree.at(name).to_value())).collect()
+    names.iter().map(|name| (*name, Value::from(tree.at(name)))).collect()
 }
 
 /// The condition of a pod whose resources are to be resized. An infeasible resize is ignored.
@@ -326,6 +326,8 @@ pub(crate) fn allocatable(node: &Node) -> Amounts {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::pod::tests::pod;
 

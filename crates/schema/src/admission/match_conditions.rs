@@ -33,7 +33,7 @@ impl MatchConditions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn hold(policy: &str, conditions: &[&str]) -> Result<bool, String> {
         let conditions: Vec<Json> = conditions.iter().map(|it| json!({"expression": it})).collect();

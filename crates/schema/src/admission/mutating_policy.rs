@@ -156,7 +156,7 @@ fn write(value: &Value<'_>, levels: usize, room: &mut usize) -> Result<Json, Str
             for (key, (_, value)) in entries.iter() {
                 let Key::String(name) = key else { return Err(other("map")) };
                 take(room, name.len())?;
-                fields.insert(name.to_string(), write(value, below, room)?);
+                fields.insert((&**name).into(), write(value, below, room)?);
             }
             Json::Object(fields)
         }
@@ -167,8 +167,8 @@ fn write(value: &Value<'_>, levels: usize, room: &mut usize) -> Result<Json, Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::json;
     use crate::types;
-    use serde_json::json;
 
     fn mutated(mutations: Json) -> (Json, Vec<String>) {
         let mut object =

@@ -204,7 +204,7 @@ fn declare_object(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn warnings(resource: (&str, &str), spec: Json) -> Vec<(String, String)> {
         let mut spec = spec;

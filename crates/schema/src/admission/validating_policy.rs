@@ -162,7 +162,7 @@ impl Validation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn decide(spec: Json, object: Json) -> Vec<(String, String)> {
         let request = json!({"operation": "CREATE", "userInfo": {"username": "alice"}});

@@ -1,6 +1,6 @@
 //! The API group `autoscaling`: HorizontalPodAutoscalers.
 
-use serde_json::json;
+use crate::json::json;
 
 use super::{Object, child, is_absent, is_empty, set};
 use crate::json::Value;
@@ -20,7 +20,7 @@ pub(super) fn rules(package: &str, name: &str, object: &mut Object) {
     if is_empty(spec, "metrics") {
         let target = json!({"type": "Utilization", "averageUtilization": UTILIZATION});
         let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
-        spec.insert("metrics".to_owned(), Value::Array(vec![metric]));
+        spec.insert("metrics".into(), Value::Array(vec![metric].into()));
     }
     if !is_absent(spec, "behavior") {
         let behavior = child(spec, "behavior");

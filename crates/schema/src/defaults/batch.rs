@@ -35,7 +35,7 @@ fn job(object: &mut Object) {
     let Some(labels) = labels.filter(Value::is_object) else { return };
     let metadata = child(object, "metadata");
     if is_empty(metadata, "labels") {
-        metadata.insert("labels".to_owned(), labels);
+        metadata.insert("labels".into(), labels);
     }
 }
 

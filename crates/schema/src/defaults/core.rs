@@ -13,9 +13,9 @@ use crate::read::Read;
 
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-pub(super) fn rules(name: &str, object: &mut Object) {
+pub(super) fn rules(name: &str, object: &mut Object, old: Option<&Value>) {
     match name {
-        "Pod" => pod::pod(object),
+        "Pod" => pod::pod(object, old),
         "PodSpec" => pod::pod_spec(object),
         "Container" | "EphemeralContainer" => container::container(object),
         "ContainerPort" => set_text(object, "protocol", "TCP"),
@@ -46,7 +46,7 @@ fn namespace(object: &mut Object) {
     let metadata = child(object, "metadata");
     let name = text(metadata, "name").to_owned();
     if !name.is_empty() {
-        child(metadata, "labels").insert(NAME_LABEL.to_owned(), Value::from(name));
+        child(metadata, "labels").insert(NAME_LABEL.into(), Value::from(name));
     }
     child(object, "status");
 }
@@ -58,11 +58,11 @@ fn replication_controller(object: &mut Object) {
     let labels = spec.get("template").at("metadata").at("labels").cloned();
     let Some(labels) = labels.filter(Value::is_object) else { return };
     if is_empty(spec, "selector") {
-        spec.insert("selector".to_owned(), labels.clone());
+        spec.insert("selector".into(), labels.clone());
     }
     let metadata = child(object, "metadata");
     if is_empty(metadata, "labels") {
-        metadata.insert("labels".to_owned(), labels);
+        metadata.insert("labels".into(), labels);
     }
 }
 
@@ -79,9 +79,9 @@ fn node_spec(spec: &mut Object) {
     let single = spec.get("podCIDR").and_then(Value::as_str).filter(|it| !it.is_empty()).map(str::to_owned);
     match (single, first) {
         (Some(single), first) if first.as_ref() != Some(&single) => {
-            spec.insert("podCIDRs".to_owned(), Value::from(vec![single]));
+            spec.insert("podCIDRs".into(), Value::from(vec![single]));
         }
-        (None, Some(first)) => drop(spec.insert("podCIDR".to_owned(), first.into())),
+        (None, Some(first)) => drop(spec.insert("podCIDR".into(), first.into())),
         _ => {}
     }
 }
@@ -91,7 +91,7 @@ fn node_status(status: &mut Object) {
     if is_absent(status, "allocatable")
         && let Some(capacity) = status.get("capacity").cloned().filter(|capacity| !capacity.is_null())
     {
-        status.insert("allocatable".to_owned(), capacity);
+        status.insert("allocatable".into(), capacity);
     }
 }
 

@@ -24,6 +24,6 @@ fn policy(object: &mut Object) {
         if !is_empty(spec, "egress") {
             types.push(Value::from("Egress"));
         }
-        spec.insert("policyTypes".to_owned(), Value::Array(types));
+        spec.insert("policyTypes".into(), Value::Array(types.into()));
     }
 }

@@ -20,7 +20,7 @@ fn driver(spec: &mut Object) {
     set(spec, "storageCapacity", false);
     set(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
     if is_empty(spec, "volumeLifecycleModes") {
-        spec.insert("volumeLifecycleModes".to_owned(), Value::Array(vec![Value::from("Persistent")]));
+        spec.insert("volumeLifecycleModes".into(), Value::Array(vec![Value::from("Persistent")].into()));
     }
     set(spec, "requiresRepublish", false);
     set(spec, "seLinuxMount", false);

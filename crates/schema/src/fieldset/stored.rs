@@ -62,7 +62,7 @@ impl FieldSet {
         for (element, member, children) in self.entries() {
             match map.get_mut(text(element, &mut key)) {
                 None => {
-                    map.insert(key.clone(), children.emit(member));
+                    map.insert(key.clone().into(), children.emit(member));
                 }
                 Some(there) => {
                     let member = member || is_member(there);

@@ -44,7 +44,7 @@ impl FieldSet {
             map.insert(".".into(), Value::Object(Map::new()));
         }
         for (element, member, children) in self.entries() {
-            map.insert(element_text(element), children.emit(member));
+            map.insert(element_text(element).into(), children.emit(member));
         }
         Value::Object(map)
     }
@@ -57,7 +57,7 @@ impl FieldSet {
             separator = ",";
         }
         for (element, member, children) in self.entries() {
-            let _ = write!(text, "{separator}{}:", Value::String(element_text(element)));
+            let _ = write!(text, "{separator}{}:", Value::String(element_text(element).into()));
             children.print(member, text);
             separator = ",";
         }
@@ -167,9 +167,9 @@ fn parse_element(text: &str) -> Result<Option<PathElement>, FieldSetError> {
         "v" => PathElement::Value(json()?),
         "i" => PathElement::Index(rest.parse().map_err(|_| wrong())?),
         "k" => match json()? {
-            Value::Object(fields) => {
-                PathElement::key(fields.into_iter().map(|(name, value)| (name.into(), value)).collect())
-            }
+            Value::Object(fields) => PathElement::key(
+                fields.into_iter().map(|(name, value)| (name.as_str().into(), value)).collect(),
+            ),
             _ => return Err(wrong()),
         },
         _ => return Ok(None),

@@ -66,11 +66,11 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
+        Ok(Value::String(value.into()))
     }
 
     fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
+        Ok(Value::String(value.into()))
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
@@ -86,14 +86,14 @@ impl<'de> Visitor<'de> for Tree<'_> {
         while let Some(item) = items.next_element_seed(self)? {
             list.push(item);
         }
-        Ok(Value::Array(list))
+        Ok(Value::Array(list.into()))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = members.next_key::<String>()? {
             let value = members.next_value_seed(self)?;
-            if map.insert(key, value).is_some() {
+            if map.insert(key.into(), value).is_some() {
                 self.0.set(true);
             }
         }

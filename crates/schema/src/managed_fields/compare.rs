@@ -161,16 +161,6 @@ fn visit_fields(map: MapView<'_>, old: Option<&Value>, new: Option<&Value>, foun
     }
 }
 
-/// Whether two values are equal scalars. Most fields are unchanged, and this test avoids looking up their schema.
-pub(super) fn same_scalar(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::String(a), Value::String(b)) => a == b,
-        (Value::Number(a), Value::Number(b)) => a == b,
-        (Value::Bool(a), Value::Bool(b)) => a == b,
-        _ => false,
-    }
-}
-
 /// Compares two associative lists item by item.
 pub(super) fn visit_items(list: ListView<'_>, old: &[Value], new: &[Value], found: &mut Found) {
     if aligned(list, old, new) {

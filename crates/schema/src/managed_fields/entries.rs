@@ -179,7 +179,7 @@ impl Managed {
     pub(super) fn of_entries(entries: Option<Value>) -> Result<Self, String> {
         let mut managed = Self::default();
         let Some(Value::Array(entries)) = entries else { return Ok(managed) };
-        for (index, entry) in entries.into_iter().enumerate() {
+        for (index, entry) in entries.iter().enumerate() {
             let (id, owned, time) = read(index, entry)?;
             match time {
                 Some(time) => managed.times.insert(id.clone(), time),
@@ -322,12 +322,12 @@ fn entry(time: Option<String>, id: ManagerId, owned: Owned) -> Value {
     Value::Object(entry)
 }
 
-fn read(index: usize, mut entry: Value) -> Result<(ManagerId, Owned, Option<String>), String> {
-    let fields = match entry.get_mut("fieldsV1") {
+fn read(index: usize, entry: &Value) -> Result<(ManagerId, Owned, Option<String>), String> {
+    let fields = match entry.get("fieldsV1") {
         None => Fields::Read(FieldSet::new()),
-        Some(fields) => Fields::Stored(fields.take()),
+        Some(fields) => Fields::Stored(fields.clone()),
     };
-    let text = |key: &str| json::text(&entry, &[key]);
+    let text = |key: &str| json::text(entry, &[key]);
     let applies = match text("operation") {
         "Apply" => true,
         "Update" => false,

@@ -6,7 +6,7 @@
 use super::items::Key;
 use super::typed::{Atom, ListView, MapView, Node};
 use crate::fieldset::{children, has_children, is_member};
-use crate::json::{Map, Value};
+use crate::json::{Map, Text, Value};
 
 /// The fields of the metadata that are never managed.
 pub(super) const IDENTITY: [&str; 9] = [
@@ -48,7 +48,7 @@ impl Walk {
     fn fields<'c>(
         &mut self,
         map: MapView<'_>,
-        fields: impl Iterator<Item = (&'c String, &'c Value)>,
+        fields: impl Iterator<Item = (&'c Text, &'c Value)>,
         owned: &Value,
         visit: impl Fn(&mut Self, &str, Node<'_>, &Value, Option<&Value>) -> Option<(bool, (bool, bool))>,
     ) -> Option<bool> {
@@ -75,7 +75,7 @@ impl Walk {
     fn metadata(
         &mut self,
         map: MapView<'_>,
-        metadata: &Map<String, Value>,
+        metadata: &Map,
         owned: Option<&Value>,
     ) -> Option<(bool, (bool, bool))> {
         let fields = metadata.iter().filter(|(name, _)| !IDENTITY.contains(&name.as_str()));

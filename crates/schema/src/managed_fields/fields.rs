@@ -3,7 +3,7 @@
 use super::items::{Index, Key};
 use super::typed::{Atom, ListView, MapView, Node};
 use crate::fieldset::{FieldSet, PathElement, children, has_children};
-use crate::json::{Map, Value};
+use crate::json::{Map, Text, Value};
 
 /// The set of every leaf and every item of an object.
 pub(super) fn fields_of(node: Node<'_>, value: &Value) -> FieldSet {
@@ -22,7 +22,7 @@ fn visit(node: Node<'_>, value: &Value) -> (bool, FieldSet) {
     }
 }
 
-fn of_map(map: MapView<'_>, object: &Map<String, Value>) -> FieldSet {
+fn of_map(map: MapView<'_>, object: &Map) -> FieldSet {
     let mut set = FieldSet::new();
     for (name, value) in object {
         let Some((node, named)) = map.field(name) else { continue };
@@ -57,7 +57,7 @@ pub(super) fn is_field(node: Node<'_>, value: &Value, named: bool) -> bool {
         (Atom::Map(map), _) if map.atomic => true,
         (Atom::List(list), _) if list.atomic => true,
         (Atom::Map(map), Value::Object(fields)) => {
-            let is_one = |(name, value): (&String, &Value)| {
+            let is_one = |(name, value): (&Text, &Value)| {
                 map.field(name).is_some_and(|(node, named)| is_field(node, value, named))
             };
             fields.is_empty() || fields.iter().any(is_one)

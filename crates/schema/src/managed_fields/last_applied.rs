@@ -54,7 +54,7 @@ pub(super) fn renew(object: &mut Value, config: &Value) {
         annotations.remove(ANNOTATION);
     }
     let Some(annotations) = annotations_mut(object) else { return };
-    annotations.insert(ANNOTATION.into(), Value::String(go::json(&applied) + "\n"));
+    annotations.insert(ANNOTATION.into(), Value::String((go::json(&applied) + "\n").into()));
     let bytes: usize =
         annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if bytes > ANNOTATIONS_BYTES_MAX {
@@ -71,6 +71,6 @@ fn annotation(object: &Value) -> Option<&str> {
     json::get(object, &["metadata", "annotations", ANNOTATION])?.as_str().filter(|text| !text.is_empty())
 }
 
-fn annotations_mut(object: &mut Value) -> Option<&mut json::Map<String, Value>> {
+fn annotations_mut(object: &mut Value) -> Option<&mut json::Map> {
     object.get_mut("metadata")?.get_mut("annotations")?.as_object_mut()
 }

@@ -3,7 +3,7 @@
 //! The merge visits only the fields of the configuration and records the differences on the way, so that a small
 //! configuration costs little, however large the object is.
 
-use super::compare::{Comparison, Found, aligned, same_scalar, visit, visit_items};
+use super::compare::{Comparison, Found, aligned, visit, visit_items};
 use super::items::Index;
 use super::typed::{Atom, ListView, MapView, Node};
 use crate::json::{Map, Value, same};
@@ -70,14 +70,17 @@ impl Walk {
     fn fields(
         &mut self,
         map: MapView<'_>,
-        live: &mut Map<String, Value>,
-        config: &Map<String, Value>,
+        live: &mut Map,
+        config: &Map,
         found: &mut Found,
     ) -> Result<(), String> {
         for (name, value) in config {
             let mut child = Found::default();
+            // Most fields are unchanged. Borrowing them to be changed would copy what is shared.
+            if live.get(name).is_some_and(|there| there.is_shared_with(value)) {
+                continue;
+            }
             match live.get_mut(name) {
-                Some(there) if same_scalar(there, value) => continue,
                 Some(there) => {
                     let node = map.field(name).map_or(Node::Deduced, |(node, _)| node);
                     self.both(node, there, value, &mut child)?;

@@ -64,7 +64,7 @@ impl Walk {
     fn fields(
         &mut self,
         map: MapView<'_>,
-        object: &Map<String, Value>,
+        object: &Map,
         last: &FieldSet,
         owners: &[Cursor<'_>],
         removal: Removal,

@@ -19,7 +19,7 @@ pub(super) fn remove(node: Node<'_>, value: &mut Value, fields: &FieldSet) {
     }
 }
 
-fn remove_fields(map: MapView<'_>, object: &mut Map<String, Value>, fields: &FieldSet) -> bool {
+fn remove_fields(map: MapView<'_>, object: &mut Map, fields: &FieldSet) -> bool {
     for (element, member, beneath) in fields.entries() {
         let PathElement::Field(name) = element else { continue };
         if member {

@@ -260,7 +260,7 @@ impl<'s> ListView<'s> {
 }
 
 /// The fields of a map; `None` for any other value.
-pub(super) fn fields(value: Option<&Value>) -> Option<&Map<String, Value>> {
+pub(super) fn fields(value: Option<&Value>) -> Option<&Map> {
     value.and_then(Value::as_object)
 }
 

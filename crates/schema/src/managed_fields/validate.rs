@@ -2,7 +2,6 @@
 
 use evenkeel_scalars::go;
 
-use super::compare::same_scalar;
 use super::items::{Index, Key};
 use super::typed::{Atom, ListView, MapView, Node, Scalar};
 use crate::fieldset::PathElement;
@@ -88,12 +87,12 @@ impl<'v> Walk<'v> {
         }
     }
 
-    fn map(&mut self, map: MapView<'v>, fields: &'v Map<String, Value>, known: Option<&Value>) {
+    fn map(&mut self, map: MapView<'v>, fields: &'v Map, known: Option<&Value>) {
         let mut known = known.and_then(Value::as_object).into_iter().flatten().peekable();
         for (name, value) in fields {
             while known.next_if(|(other, _)| *other < name).is_some() {}
             let there = known.next_if(|(other, _)| *other == name).map(|(_, there)| there);
-            if there.is_some_and(|there| same_scalar(there, value)) {
+            if there.is_some_and(|there| there.is_shared_with(value)) {
                 continue;
             }
             self.path.push(Step::Field(name));

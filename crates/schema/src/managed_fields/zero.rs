@@ -16,5 +16,5 @@ pub(super) fn object(ctx: &Context<'_>) -> Value {
 
 /// An object that has only `apiVersion` and `kind`.
 pub(super) fn type_meta(ctx: &Context<'_>) -> Value {
-    serde_json::json!({"apiVersion": ctx.api_version, "kind": ctx.kind})
+    crate::json::json!({"apiVersion": ctx.api_version, "kind": ctx.kind})
 }

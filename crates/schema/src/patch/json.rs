@@ -77,7 +77,7 @@ impl JsonPatch {
         };
         let text = |name: &str| match fields.get(name) {
             None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(Value::String(text)) => Ok(Some(text.to_string())),
             Some(other) => Err(format!(
                 "json: cannot unmarshal {} into Go struct field jsonPatchOp.{name} of type string",
                 go_kind(other)
@@ -108,7 +108,7 @@ impl JsonPatch {
 ///
 /// ```
 /// use evenkeel_schema::patch::json;
-/// use serde_json::json;
+/// use evenkeel_schema::json::json;
 /// let patch = json!([{"op": "add", "path": "/data/b", "value": "2"}, {"op": "remove", "path": "/data/a"}]);
 /// assert_eq!(json::apply(&json!({"data": {"a": "1"}}), &patch).unwrap(), json!({"data": {"b": "2"}}));
 /// ```
@@ -242,7 +242,7 @@ fn add(document: &mut Value, path: &str, value: Value) -> Result<(), Refusal> {
             items.insert(index, value);
         }
         Value::Object(map) => {
-            map.insert(key, value);
+            map.insert(key.into(), value);
         }
         _ => {}
     }
@@ -279,7 +279,7 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), Refusal
             items[index] = value;
         }
         Value::Object(map) => {
-            map.insert(key, value);
+            map.insert(key.into(), value);
         }
         _ => {}
     }
@@ -299,7 +299,7 @@ fn test(document: &mut Value, path: &str, value: Option<&Value>) -> Result<(), S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn check(object: Value, patch: Value, expected: Value) {
         assert_eq!(apply(&object, &patch).unwrap(), expected);

@@ -7,7 +7,7 @@ use crate::json::Value;
 ///
 /// ```
 /// use evenkeel_schema::patch::merge;
-/// use serde_json::json;
+/// use evenkeel_schema::json::json;
 /// let mut object = json!({"data": {"a": "1", "b": "2"}});
 /// merge::apply(&mut object, json!({"data": {"a": null, "c": "3"}})).unwrap();
 /// assert_eq!(object, json!({"data": {"b": "2", "c": "3"}}));
@@ -57,7 +57,7 @@ fn without_nulls(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn check(mut object: Value, patch: Value, expected: Value) {
         apply(&mut object, patch).unwrap();

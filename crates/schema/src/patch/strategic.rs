@@ -20,7 +20,7 @@ const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 ///
 /// ```
 /// use evenkeel_schema::{patch::strategic, types};
-/// use serde_json::json;
+/// use evenkeel_schema::json::json;
 /// let pod = types::builtin("", "v1", "Pod").unwrap();
 /// let mut object = json!({"spec": {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]}});
 /// let mut patch = json!({"spec": {"containers": [{"name": "b", "image": "b:2"}]}});
@@ -38,7 +38,7 @@ pub fn apply(schema: &Schema, object: &mut Value, patch: &mut Value) -> Result<(
     merge_map(target, patch, schema)
 }
 
-type Fields = Map<String, Value>;
+type Fields = Map;
 
 fn bad(message: &str) -> PatchError {
     PatchError::BadRequest(message.into())
@@ -94,7 +94,7 @@ fn merge_field(
         }
         (Some(Value::Array(old)), Value::Array(new)) => {
             let list = lookup_list(schema, key)?;
-            *old = slices::merge(std::mem::take(old), new, &list, deletes)?;
+            *old = slices::merge(std::mem::take(old), new, &list, deletes)?.into();
             Ok(())
         }
         _ if deletes => Ok(()),
@@ -107,7 +107,7 @@ fn merge_field(
                 discard_nulls(value);
             }
             match without_directives(value) {
-                Some(value) => original.insert(key.to_owned(), value),
+                Some(value) => original.insert(key.into(), value),
                 None => original.remove(key),
             };
             Ok(())
@@ -177,7 +177,7 @@ fn lookup_list<'s>(schema: &'s Schema, key: &str) -> Result<List<'s>, PatchError
 
 fn unknown_directive(directive: &Value, patch: &Fields) -> PatchError {
     let text = match directive {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.to_string(),
         Value::Null => "%!s(<nil>)".into(),
         other => format!("%!s({}={})", go::type_name(other), go::text(other)),
     };

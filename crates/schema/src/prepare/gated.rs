@@ -121,7 +121,7 @@ pub(super) fn drop_disabled(group: &str, kind: &str, object: &mut Value, old: Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn disabled_fields_of_containers_and_volumes_go() {

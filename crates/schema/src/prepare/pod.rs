@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::json::json;
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::{bump_generation, child, copy, metadata, object_of, put, reset_metadata, set};
 use crate::json::{Map, Value};
@@ -61,7 +61,7 @@ fn add_expressions(term: &mut Value, keys: &str, operator: &str, labels: &Value)
     if !expressions.is_empty() {
         let mut all = (&*selector).list("matchExpressions").to_vec();
         all.extend(expressions);
-        set(selector, "matchExpressions", Value::Array(all));
+        set(selector, "matchExpressions", Value::Array(all.into()));
     }
 }
 
@@ -100,7 +100,7 @@ fn add(sum: &mut BTreeMap<&'static str, Quantity>, list: Option<&Value>) -> usiz
 }
 
 /// Keeps `podIP` and `podIPs` in sync: its first address is in both fields, and `podIP` decides if they differ.
-fn addresses(status: &mut Map<String, Value>) {
+fn addresses(status: &mut Map) {
     let first = status.get("podIPs").and_then(|list| list.get(0)).and_then(|it| it.get("ip")).cloned();
     match status.get("podIP").filter(|address| !matches!(address, Value::Null) && **address != "") {
         Some(address) if first.as_ref() != Some(address) => {

@@ -20,10 +20,10 @@ use crate::time::{self, Precision};
 ///
 /// ```
 /// use evenkeel_schema::protobuf;
-/// let namespace = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev"}});
+/// let namespace = evenkeel_schema::json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev"}});
 /// let body = protobuf::encode(&namespace).unwrap();
 /// assert_eq!(protobuf::decode(&body).unwrap()["metadata"]["name"], "dev");
-/// let site = serde_json::json!({"apiVersion": "example.com/v1", "kind": "Site"});
+/// let site = evenkeel_schema::json::json!({"apiVersion": "example.com/v1", "kind": "Site"});
 /// assert_eq!(protobuf::encode(&site), None);
 /// ```
 pub fn encode(object: &Value) -> Option<Vec<u8>> {
@@ -58,7 +58,7 @@ pub fn encode_event(event: &Value) -> Option<Vec<u8>> {
     Some([&length.to_be_bytes()[..], &frame].concat())
 }
 
-fn write_message(out: &mut Vec<u8>, message: &'static Message, object: &Map<String, Value>) {
+fn write_message(out: &mut Vec<u8>, message: &'static Message, object: &Map) {
     for field in message.by_number() {
         match (&field.kind, field.name) {
             // An inlined struct is a message in protobuf, but its fields are on the outer level in JSON.
@@ -179,7 +179,7 @@ fn nested(out: &mut Vec<u8>, number: u32, content: impl FnOnce(&mut Vec<u8>)) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
     use crate::protobuf::decode;

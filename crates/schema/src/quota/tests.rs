@@ -1,7 +1,7 @@
 //! What objects use of quotas, case by case.
 
 use super::*;
-use serde_json::json;
+use crate::json::json;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 

@@ -3,7 +3,7 @@
 
 use super::DecodingErrors;
 use super::go_type::{self, Custom};
-use crate::json::{Value, go_kind};
+use crate::json::{Text, Value, go_kind};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 use crate::types::{Schema, Type};
@@ -42,7 +42,7 @@ fn visit(schema: &Schema, value: &Value, path: &str, findings: &mut DecodingErro
 }
 
 fn object(schema: &Schema, value: &Value, path: &str, findings: &mut DecodingErrors) -> Result<(), String> {
-    let mut fields: Vec<(&String, &Value)> = value.as_object().into_iter().flatten().collect();
+    let mut fields: Vec<(&Text, &Value)> = value.as_object().into_iter().flatten().collect();
     // Go sets the fields in the order of the struct, in which type and metadata come first.
     fields.sort_by_key(|(key, _)| match key.as_str() {
         "apiVersion" | "kind" => 0,

@@ -388,7 +388,7 @@ impl<'de> Visitor<'de> for Seed<'_, '_> {
                 None => break,
             }
         }
-        Ok(Value::Array(list))
+        Ok(Value::Array(list.into()))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Value, A::Error> {
@@ -412,7 +412,7 @@ fn free_list<'de, A: SeqAccess<'de>>(mut items: A, builds: bool) -> Result<Value
             list.push(item);
         }
     }
-    Ok(Value::Array(list))
+    Ok(Value::Array(list.into()))
 }
 
 fn free_map<'de, A: MapAccess<'de>>(mut fields: A, builds: bool) -> Result<Value, A::Error> {
@@ -420,7 +420,7 @@ fn free_map<'de, A: MapAccess<'de>>(mut fields: A, builds: bool) -> Result<Value
     while let Some(key) = fields.next_key::<String>()? {
         let value = fields.next_value_seed(Free(builds))?;
         if builds {
-            map.insert(key, value);
+            map.insert(key.into(), value);
         }
     }
     Ok(Value::Object(map))

@@ -30,7 +30,7 @@ pub fn fits(schema: &Schema, value: &Value, known: Option<&Value>) -> bool {
             let compared = schema.type_name().is_none_or(|name| !name.ends_with(".ManagedFieldsEntry"));
             items.iter().enumerate().all(|(at, item)| {
                 let known = known.get(at);
-                compared && known == Some(item) || fits(schema, item, known)
+                is_known(item, known) || compared && known == Some(item) || fits(schema, item, known)
             })
         }
         (Some(Type::String), Value::String(text)) if schema.format == "byte" => {
@@ -49,7 +49,7 @@ pub fn fits(schema: &Schema, value: &Value, known: Option<&Value>) -> bool {
 
 /// Iterates over a sorted map, with the value of another sorted map at each name.
 fn beside<'v>(
-    map: &'v Map<String, Value>,
+    map: &'v Map,
     known: Option<&'v Value>,
 ) -> impl Iterator<Item = (&'v str, &'v Value, Option<&'v Value>)> {
     let mut known = known.and_then(Value::as_object).into_iter().flatten().peekable();
@@ -60,23 +60,19 @@ fn beside<'v>(
     })
 }
 
-fn same_scalar(value: &Value, known: Option<&Value>) -> bool {
-    match (value, known) {
-        (Value::String(a), Some(Value::String(b))) => a == b,
-        (Value::Number(a), Some(Value::Number(b))) => a == b,
-        (Value::Bool(a), Some(Value::Bool(b))) => a == b,
-        _ => false,
-    }
+/// Whether a value is an equal scalar, or shared with the known one.
+fn is_known(value: &Value, known: Option<&Value>) -> bool {
+    known.is_some_and(|known| value.is_shared_with(known))
 }
 
-fn fits_map(values: &Schema, map: &Map<String, Value>, known: Option<&Value>) -> bool {
-    beside(map, known).all(|(_, value, known)| same_scalar(value, known) || fits(values, value, known))
+fn fits_map(values: &Schema, map: &Map, known: Option<&Value>) -> bool {
+    beside(map, known).all(|(_, value, known)| is_known(value, known) || fits(values, value, known))
 }
 
-fn fits_fields(schema: &Schema, map: &Map<String, Value>, known: Option<&Value>) -> bool {
+fn fits_fields(schema: &Schema, map: &Map, known: Option<&Value>) -> bool {
     let fields = schema.fields();
     beside(map, known).all(|(name, value, known)| {
-        same_scalar(value, known) || fields.get(name).is_some_and(|field| fits(field, value, known))
+        is_known(value, known) || fields.get(name).is_some_and(|field| fits(field, value, known))
     })
 }
 

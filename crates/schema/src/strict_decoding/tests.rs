@@ -1,6 +1,6 @@
 use super::*;
+use crate::json::json;
 use crate::types::builtin;
-use serde_json::json;
 
 fn found(kind: (&str, &str), body: &str) -> DecodingErrors {
     decode(builtin(kind.0, "v1", kind.1).unwrap(), kind.1, body.as_bytes()).unwrap().1
@@ -136,8 +136,8 @@ fn raw_values_are_not_looked_into() {
 #[test]
 fn the_converter_has_its_own_words() {
     let schema = builtin("apps", "v1", "Deployment").unwrap();
-    let refused = |spec: serde_json::Value| convert(schema, &json!({"spec": spec})).refusal.unwrap();
-    let pod = |spec: serde_json::Value| json!({"template": {"spec": spec}});
+    let refused = |spec: crate::json::Value| convert(schema, &json!({"spec": spec})).refusal.unwrap();
+    let pod = |spec: crate::json::Value| json!({"template": {"spec": spec}});
     assert_eq!(refused(pod(json!({"containers": {"name": "a"}}))), "cannot restore slice from map");
     assert_eq!(refused(pod(json!({"hostname": 1}))), "cannot convert int64 to string");
     assert_eq!(refused(json!({"replicas": "3"})), "unrecognized type: int32");

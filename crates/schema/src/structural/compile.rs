@@ -11,7 +11,7 @@ use crate::types::{
 /// Compiles a schema. The errors say why it is not structural.
 ///
 /// ```
-/// let schema = serde_json::json!({"type": "object", "properties": {"spec": {"type": "object"}}});
+/// let schema = evenkeel_schema::json::json!({"type": "object", "properties": {"spec": {"type": "object"}}});
 /// assert!(evenkeel_schema::structural::compile(&schema).is_ok());
 /// ```
 pub fn compile(schema: &Value) -> Result<Schema, Vec<FieldError>> {
@@ -46,7 +46,7 @@ pub(super) fn node(schema: &Value) -> Schema {
 
 fn properties(schema: &Value) -> Properties {
     let fields = schema.map("properties").into_iter().flatten();
-    fields.map(|(name, field)| (Text::Owned(name.clone()), node(field))).collect()
+    fields.map(|(name, field)| (Text::Owned(name.clone().to_string()), node(field))).collect()
 }
 
 fn additional(schema: &Value) -> Additional {

@@ -53,10 +53,8 @@ fn fill_in(schema: &Schema, value: &mut Value) {
             for (name, field) in schema.properties.iter() {
                 let Some(default) = &field.default else { continue };
                 match object.get(name) {
-                    None => drop(object.insert(name.to_owned(), default.clone())),
-                    Some(Value::Null) if !field.nullable => {
-                        drop(object.insert(name.to_owned(), default.clone()))
-                    }
+                    None => drop(object.insert(name.into(), default.clone())),
+                    Some(Value::Null) if !field.nullable => drop(object.insert(name.into(), default.clone())),
                     Some(_) => {}
                 }
             }
@@ -87,8 +85,8 @@ fn replace_null(schema: &Schema, value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::json;
     use crate::structural::compile::node;
-    use serde_json::json;
 
     #[test]
     fn defaults_reach_lists_and_maps() {

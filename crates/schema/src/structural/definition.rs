@@ -175,7 +175,7 @@ fn shared_form(spec: &Value) -> Value {
                 version.remove(field);
             }
             if let (Some(value), Value::Object(spec)) = (first.at(field), &mut spec) {
-                spec.insert(above.to_owned(), value.clone());
+                spec.insert(above.into(), value.clone());
             }
         }
     }

@@ -117,7 +117,7 @@ fn metadata_errors(metadata: &Value) -> DecodingErrors {
     schema.map(|schema| strict_decoding::decode_value(schema, "ObjectMeta", metadata)).unwrap_or_default()
 }
 
-fn resource(path: &Path<'_>, object: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+fn resource(path: &Path<'_>, object: &Map, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
         if !object.contains_key(name) {
             errors.push(FieldError::required(path.child(name), ""));
@@ -167,7 +167,7 @@ fn metadata(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
     let Value::Object(fields) = &mut meta else { return };
     if fields.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
         // An embedded resource needs no name, but the validation of metadata always requires one.
-        fields.insert("name".to_owned(), Value::from("fakename"));
+        fields.insert("name".into(), Value::from("fakename"));
     }
     let namespaced = fields.get("namespace").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     errors.extend(object_meta(path, &meta, namespaced, NameRule::PathSegment));

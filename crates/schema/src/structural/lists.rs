@@ -59,7 +59,7 @@ fn keys_of(schema: &Schema, item: &Value) -> Value {
         .list_map_keys
         .iter()
         .filter_map(|key| Some((key.to_string(), item.get(key.as_ref())?.clone())));
-    Value::Object(present.collect::<Map<String, Value>>())
+    Value::Object(present.collect::<Map>())
 }
 
 /// For every item that occurs more than once, the index of its second occurrence.

@@ -13,8 +13,8 @@ pub(super) enum Number {
     Float(f64),
 }
 
-impl From<&serde_json::Number> for Number {
-    fn from(number: &serde_json::Number) -> Self {
+impl From<&crate::json::Number> for Number {
+    fn from(number: &crate::json::Number) -> Self {
         match number.as_i64() {
             Some(value) => Number::Int(value),
             None => Number::Float(number.as_f64().unwrap_or_default()),

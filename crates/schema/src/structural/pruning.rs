@@ -1,6 +1,6 @@
 //! Prunes unknown fields.
 
-use crate::json::{Map, Value};
+use crate::json::{Map, Text, Value};
 use crate::types::{Additional, Schema};
 
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -56,14 +56,8 @@ impl Pruner {
         }
     }
 
-    fn object(
-        &mut self,
-        schema: Option<&Schema>,
-        object: &mut Map<String, Value>,
-        resource: bool,
-        keeps: bool,
-    ) {
-        let names: Vec<String> = object.keys().cloned().collect();
+    fn object(&mut self, schema: Option<&Schema>, object: &mut Map, resource: bool, keeps: bool) {
+        let names: Vec<Text> = object.keys().cloned().collect();
         for name in names {
             if resource && META_FIELDS.contains(&name.as_str()) {
                 continue;
@@ -82,7 +76,7 @@ impl Pruner {
         }
     }
 
-    fn child(&mut self, schema: Option<&Schema>, object: &mut Map<String, Value>, name: &str) {
+    fn child(&mut self, schema: Option<&Schema>, object: &mut Map, name: &str) {
         let Some(value) = object.get_mut(name) else { return };
         self.path.push(if self.path.is_empty() { name.to_owned() } else { format!(".{name}") });
         self.value(schema, value, is_resource(schema));
@@ -120,8 +114,8 @@ fn is_resource(schema: Option<&Schema>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::json;
     use crate::structural::compile::node;
-    use serde_json::json;
 
     #[test]
     fn unknown_fields_go_at_every_depth() {

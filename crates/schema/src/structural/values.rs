@@ -351,13 +351,7 @@ fn same_value(a: &Value, b: &Value) -> bool {
     }
 }
 
-fn object(
-    path: &str,
-    schema: &Schema,
-    fields: &Map<String, Value>,
-    old: Option<&Value>,
-    outcome: &mut Outcome,
-) {
+fn object(path: &str, schema: &Schema, fields: &Map, old: Option<&Value>, outcome: &mut Outcome) {
     let limits = schema.limits.as_deref();
     let size = fields.len() as u64;
     if let Some(min) = limits.and_then(|limits| limits.min_properties).filter(|min| size < *min) {
@@ -399,8 +393,8 @@ fn object(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::json;
     use crate::structural::compile::node;
-    use serde_json::json;
 
     #[track_caller]
     fn check_texts(schema: Value, object: Value, texts: &[&str]) {

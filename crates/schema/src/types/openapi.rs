@@ -15,20 +15,20 @@ impl Schema {
         Value::Object(node)
     }
 
-    fn reference_to(&self, node: &mut Map<String, Value>) {
+    fn reference_to(&self, node: &mut Map) {
         let Some(name) = self.type_name() else { return };
-        let link = serde_json::json!({"$ref": format!("#/components/schemas/{name}")});
+        let link = crate::json::json!({"$ref": format!("#/components/schemas/{name}")});
         match &self.default {
             None if self.patch_strategy.is_unset() => {
                 node.insert("$ref".into(), link["$ref"].clone());
             }
             _ => {
-                node.insert("allOf".into(), Value::Array(vec![link]));
+                node.insert("allOf".into(), Value::Array(vec![link].into()));
             }
         }
     }
 
-    fn shape_to(&self, node: &mut Map<String, Value>) {
+    fn shape_to(&self, node: &mut Map) {
         let mut put = |key: &str, value: Value| {
             node.insert(key.into(), value);
         };
@@ -68,9 +68,9 @@ impl Schema {
         }
     }
 
-    fn merge_rules_to(&self, node: &mut Map<String, Value>) {
+    fn merge_rules_to(&self, node: &mut Map) {
         let mut put = |key: &str, value: Value| {
-            node.insert(format!("x-kubernetes-{key}"), value);
+            node.insert(format!("x-kubernetes-{key}").into(), value);
         };
         if let Some(list_type) = self.list_type {
             put("list-type", list_type.name().into());
@@ -101,10 +101,9 @@ impl Schema {
             put("int-or-string", true.into());
         }
         if !self.gvks.is_empty() {
-            let kinds = self
-                .gvks
-                .iter()
-                .map(|gvk| serde_json::json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind}));
+            let kinds = self.gvks.iter().map(
+                |gvk| crate::json::json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind}),
+            );
             put("group-version-kind", kinds.collect());
         }
     }

@@ -145,7 +145,7 @@ fn ranges_update(path: &Path<'_>, spec: &Value, old: &Value, errors: &mut Vec<Fi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn told(errors: &[FieldError]) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()

@@ -261,7 +261,7 @@ fn scaling(path: &Path<'_>, rules: &Value, errors: &mut Vec<FieldError>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn errors(spec: Value) -> Vec<String> {
         let mut spec = spec;

@@ -312,7 +312,7 @@ fn binding_conditions(path: &Path<'_>, device: &Value, errors: &mut Vec<FieldErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn told(errors: &[FieldError]) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()

@@ -126,7 +126,7 @@ fn slice_endpoints(object: &Value, kind: &str, errors: &mut Vec<FieldError>) {
         }
         let topology = endpoint.at("deprecatedTopology").unwrap_or(&Value::Null);
         let labels = path.child("deprecatedTopology");
-        let count = topology.as_object().map_or(0, serde_json::Map::len);
+        let count = topology.as_object().map_or(0, crate::json::Map::len);
         if count > TOPOLOGY_LABELS_MAX {
             errors.push(FieldError::too_many(labels, count, TOPOLOGY_LABELS_MAX));
         }

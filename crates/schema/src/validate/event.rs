@@ -169,7 +169,7 @@ fn legacy(group: &str, event: &Value) -> Vec<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn what_happened_does_not_change() {

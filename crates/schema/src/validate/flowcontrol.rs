@@ -337,7 +337,7 @@ fn check_queuing(path: &Path<'_>, config: &Value, errors: &mut Vec<FieldError>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn a_schema_names_its_level_and_subjects() {

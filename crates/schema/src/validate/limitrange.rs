@@ -166,7 +166,7 @@ fn one() -> Quantity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn errors(limits: Value) -> Vec<String> {
         let mut errors = Vec::new();

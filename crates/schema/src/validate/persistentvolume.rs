@@ -274,7 +274,7 @@ fn secret_reference(path: &Path<'_>, reference: &Value, errors: &mut Vec<FieldEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn the_labels_of_an_affinity_may_get_their_newer_names() {

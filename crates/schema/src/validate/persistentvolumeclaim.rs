@@ -4,7 +4,7 @@ use super::field_rules::{named, optional_one_of, supported};
 use super::resources;
 use crate::field::{BadValue, FieldError, Path};
 use crate::internal_structs;
-use crate::json::Value;
+use crate::json::{Text, Value};
 use crate::object_meta::{self, NameRule};
 use crate::quantity::Quantity;
 use crate::read::Read;
@@ -86,14 +86,14 @@ fn with_old_values(new: &Value, old: &Value) -> Value {
         return spec;
     }
     match before.at("volumeAttributesClassName") {
-        Some(class) => drop(fields.insert("volumeAttributesClassName".to_owned(), class.clone())),
+        Some(class) => drop(fields.insert("volumeAttributesClassName".into(), class.clone())),
         None => drop(fields.remove("volumeAttributesClassName")),
     }
     let requests = fields.get_mut("resources").and_then(|resources| resources.get_mut("requests"));
     if let (Some(requests), Some(size)) =
         (requests.and_then(Value::as_object_mut), before.at("resources").at("requests").at("storage"))
     {
-        requests.insert("storage".to_owned(), size.clone());
+        requests.insert("storage".into(), size.clone());
     }
     spec
 }
@@ -105,7 +105,7 @@ fn with_first_volume(new: &Value, old: &Value) -> Value {
     if spec.str("volumeName").is_empty()
         && let (Some(fields), Some(volume)) = (spec.as_object_mut(), volume)
     {
-        fields.insert("volumeName".to_owned(), volume.clone());
+        fields.insert("volumeName".into(), volume.clone());
     }
     spec
 }
@@ -126,7 +126,7 @@ fn status(claim: &Value, errors: &mut Vec<FieldError>) {
     if claim.at("spec").list("accessModes").is_empty() {
         errors.push(FieldError::required("Spec.accessModes", ""));
     }
-    let amounts = |field: &str| -> Vec<(&String, Quantity)> {
+    let amounts = |field: &str| -> Vec<(&Text, Quantity)> {
         let entries = status.map(field).into_iter().flatten();
         entries.filter_map(|(name, value)| Some((name, Quantity::from_json(value).ok()?))).collect()
     };

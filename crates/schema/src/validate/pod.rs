@@ -336,7 +336,7 @@ fn rest(path: &Path<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     if let Some(policy) = spec.at("preemptionPolicy").and_then(Value::as_str) {
         one_of(&path.child("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"], errors);
     }
-    let overhead = serde_json::json!({"limits": spec.at("overhead")});
+    let overhead = crate::json::json!({"limits": spec.at("overhead")});
     resources::requirements(&path.child("overhead"), spec.at("overhead").map(|_| &overhead), &[], errors);
     if let Some(os) = spec.at("os") {
         match os.str("name") {

@@ -42,7 +42,7 @@ pub(super) fn status(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn amounts(path: &Path<'_>, amounts: Option<&Map<String, Value>>, errors: &mut Vec<FieldError>) {
+fn amounts(path: &Path<'_>, amounts: Option<&Map>, errors: &mut Vec<FieldError>) {
     for (name, value) in amounts.into_iter().flatten() {
         let at = path.key(name);
         resource(&at, name, errors);

@@ -340,7 +340,7 @@ fn capacity(object: &Value, errors: &mut Vec<FieldError>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn told(check: impl FnOnce(&mut Vec<FieldError>)) -> Vec<String> {
         let mut errors = Vec::new();

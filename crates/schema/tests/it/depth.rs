@@ -4,11 +4,11 @@
 use evenkeel_schema::admission::{Inputs, MutatingPolicy, Policy};
 use evenkeel_schema::depth::{DEPTH_MAX, fits};
 use evenkeel_schema::fieldset::FieldSet;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::patch::{PatchError, json as json_patch, merge, strategic};
 use evenkeel_schema::selector::{FieldSelector, LabelSelector};
 use evenkeel_schema::structural::{self, definition};
 use evenkeel_schema::{managed_fields, protobuf, strict_decoding, types};
-use serde_json::{Value, json};
 
 const LEVELS: [usize; 3] = [1_000, 10_000, 100_000];
 /// A quarter of the stack of a server thread.

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use evenkeel_schema::fieldset::{FieldSet, Path, PathElement};
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::{managed_fields, types};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
 fn element() -> impl Strategy<Value = PathElement> {
     let value = prop_oneof![

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use evenkeel_schema::fieldset::{FieldSet, Path, PathElement};
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::managed_fields::{self, ApplyError, Context, OneVersion, Reset};
 use evenkeel_schema::types;
 use jiff::Timestamp;
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
 use crate::pods::pod;
 
@@ -203,7 +203,7 @@ fn split(pod: &Value, seed: u64) -> (Value, Value) {
         coin & 1 == 0
     };
     for pointer in ["/metadata/labels", "/metadata/annotations"] {
-        let keys: Vec<String> = pod
+        let keys: Vec<_> = pod
             .pointer(pointer)
             .and_then(Value::as_object)
             .into_iter()

@@ -1,10 +1,10 @@
 //! Random parts of a Pod: maps, sets, keyed and atomic lists, nested in each other, small enough to collide
 //! often.
 
+use evenkeel_schema::json::{Map, Value, json};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![Just("a"), Just("b"), Just("c")].prop_map(str::to_owned)
@@ -17,7 +17,7 @@ fn words() -> impl Strategy<Value = Value> {
 /// An object with the fields that are `Some`.
 fn object(fields: Vec<(&str, Option<Value>)>) -> Value {
     let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Value::Object(given.collect::<Map<_, _>>())
+    Value::Object(given.collect::<Map>())
 }
 
 /// A keyed list with unique keys, in random order.
@@ -29,7 +29,7 @@ fn keyed(key: &'static str, fields: impl Strategy<Value = Value>) -> impl Strate
         };
         items.into_iter().map(item).collect::<Vec<_>>()
     });
-    items.prop_shuffle().prop_map(Value::Array)
+    items.prop_shuffle().prop_map(Value::from)
 }
 
 fn env() -> impl Strategy<Value = Value> {
@@ -74,7 +74,7 @@ pub(crate) fn pod_with_volumes() -> impl Strategy<Value = Value> {
 }
 
 fn tolerations() -> impl Strategy<Value = Value> {
-    vec(word().prop_map(|key| json!({"key": key, "operator": "Exists"})), 1..3).prop_map(Value::Array)
+    vec(word().prop_map(|key| json!({"key": key, "operator": "Exists"})), 1..3).prop_map(Value::from)
 }
 
 /// A random part of a Pod. It always has a container, so that the spec is never empty.

@@ -31,7 +31,7 @@ fn refusals_are_word_for_word() {
     for case in cases(REFUSALS) {
         let (_, errors) = create(&case);
         let recorded: Vec<(String, String)> =
-            serde_json::from_value(case["causes"].clone()).expect("pairs of strings");
+            evenkeel_schema::json::from_value(case["causes"].clone()).expect("pairs of strings");
         assert_eq!(errors, recorded, "{}", case["case"]);
     }
 }
@@ -48,7 +48,7 @@ fn defaults_are_those_of_kubernetes() {
         for field in ["name", "namespace"] {
             let own = object["metadata"].get(field).cloned();
             if let (Some(own), Some(stored)) = (own, stored["metadata"].as_object_mut()) {
-                stored.insert(field.to_owned(), own);
+                stored.insert(field.into(), own);
             }
         }
         for field in ["apiVersion", "kind"] {

@@ -1,9 +1,9 @@
 //! CEL validation rules, from the schema that contains them to their error messages.
 
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::structural::{self, Rules};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
 fn definition(spec: &Value) -> Value {
     let schema = json!({"type": "object", "properties": {"spec": spec}});

@@ -1,16 +1,16 @@
 //! A strategic merge patch that is computed like kubectl's leads from one object to another.
 
+use evenkeel_schema::json::{Map, Value, json};
 use evenkeel_schema::patch::strategic;
 use evenkeel_schema::types::{self, Schema};
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
 
 use crate::pods::{pod, pod_with_volumes};
 
 /// Computes the patch from one object to another; `None` if they are equal.
-fn diff(schema: &Schema, from: &Map<String, Value>, to: &Map<String, Value>) -> Option<Map<String, Value>> {
+fn diff(schema: &Schema, from: &Map, to: &Map) -> Option<Map> {
     let mut patch = Map::new();
-    for key in from.keys().filter(|key| !to.contains_key(*key)) {
+    for key in from.keys().filter(|key| !to.contains_key(key)) {
         patch.insert(key.clone(), Value::Null);
     }
     for (key, new) in to {
@@ -38,17 +38,17 @@ fn diff(schema: &Schema, from: &Map<String, Value>, to: &Map<String, Value>) -> 
     (!patch.is_empty()).then_some(patch)
 }
 
-fn diff_list(field: &Schema, key: &str, old: &[Value], new: &[Value], patch: &mut Map<String, Value>) {
+fn diff_list(field: &Schema, key: &str, old: &[Value], new: &[Value], patch: &mut Map) {
     let Some(merge_key) = field.patch_merge_key.as_deref() else {
         let gone: Vec<_> = old.iter().filter(|item| !new.contains(item)).cloned().collect();
         let come: Vec<_> = new.iter().filter(|item| !old.contains(item)).cloned().collect();
         if !gone.is_empty() {
-            patch.insert(format!("$deleteFromPrimitiveList/{key}"), gone.into());
+            patch.insert(format!("$deleteFromPrimitiveList/{key}").into(), gone.into());
         }
         if !come.is_empty() {
             patch.insert(key.into(), come.into());
         }
-        patch.insert(format!("$setElementOrder/{key}"), new.to_vec().into());
+        patch.insert(format!("$setElementOrder/{key}").into(), new.to_vec().into());
         return;
     };
     let find = |items: &[Value], id: &Value| items.iter().find(|item| &item[merge_key] == id).cloned();
@@ -78,7 +78,7 @@ fn diff_list(field: &Schema, key: &str, old: &[Value], new: &[Value], patch: &mu
         patch.insert(key.into(), items.into());
     }
     let order: Vec<_> = new.iter().map(|item| json!({merge_key: item[merge_key]})).collect();
-    patch.insert(format!("$setElementOrder/{key}"), order.into());
+    patch.insert(format!("$setElementOrder/{key}").into(), order.into());
 }
 
 /// Removes ports with the same number, because a strategic merge patch identifies ports by their number

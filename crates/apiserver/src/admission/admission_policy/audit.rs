@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use evenkeel_schema::admission::Denial;
+use evenkeel_schema::json::Value;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::admission_registration::Binding;
 use crate::context::RequestContext;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use evenkeel_schema::json::Value;
 use evenkeel_schema::selector::LabelSelector;
-use serde_json::Value;
 
 use super::namespace;
 use crate::ResourceInfo;

@@ -2,9 +2,9 @@
 
 use evenkeel_schema::admission::{Authorizer, Inputs, MutatingPolicy};
 use evenkeel_schema::defaults;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::normalize::normalize;
 use evenkeel_schema::structural;
-use serde_json::Value;
 
 use super::{matching, namespace, namespace_object, params, registered, request};
 use crate::admission::access::Access;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use evenkeel_schema::api_resources::split_api_version;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::selector::LabelSelector;
 use evenkeel_store::Range;
-use serde_json::Value;
 
 use crate::admission_registration::Registered;
 use crate::context::RequestContext;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::standards::{Level, Rule};
 
@@ -273,14 +273,13 @@ fn restricted_volumes(pod: &Pod<'_>) -> Option<(String, String)> {
         "projected",
         "secret",
     ];
-    let kind = |volume: &Value| volume.as_object()?.keys().find(|it| *it != "name").cloned();
+    let kind = |volume: &Value| volume.as_object()?.keys().find(|it| *it != "name").map(ToString::to_string);
     let bad: Vec<&Value> =
         volumes(pod).filter(|it| !kind(it).is_some_and(|kind| ALLOWED.contains(&kind.as_str()))).collect();
     if bad.is_empty() {
         return None;
     }
-    let kinds: BTreeSet<String> =
-        bad.iter().map(|it| kind(it).unwrap_or_else(|| "unknown".to_owned())).collect();
+    let kinds: BTreeSet<String> = bad.iter().map(|it| kind(it).unwrap_or_else(|| "unknown".into())).collect();
     let detail = format!(
         "{} {} {} {} {}",
         plural("volume", "volumes", bad.len()),

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::question::Question;
 use crate::status::{Cause, Details, Status, quote};
@@ -69,7 +69,8 @@ fn verify(review: &mut Value, question: &Question, mutating: bool) -> Result<Ver
     };
     let warnings = response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
-    let annotations = annotations.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+    let annotations =
+        annotations.filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())));
     let annotations: Vec<_> = annotations.collect();
     Ok(Verdict {
         allowed: response["allowed"] == true,

@@ -1,7 +1,7 @@
 //! The AdmissionReview that is sent to a webhook.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use evenkeel_schema::json::{Value, json};
 
 use super::Asked;
 use crate::admission::admission_policy::request;

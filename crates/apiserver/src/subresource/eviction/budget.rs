@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::selector::LabelSelector;
 use evenkeel_store::{Entry, Expect, Range};
-use serde_json::{Value, json};
 
 use super::Verdict;
 use crate::Header;

@@ -1,6 +1,6 @@
 //! Rows of admission webhooks, admission policies and their bindings.
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::view::{UNSET, View, plain};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::view::{NONE, View};
 use crate::table::age;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::view::{NONE, View, with_more};
 

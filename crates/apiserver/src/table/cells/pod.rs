@@ -1,7 +1,7 @@
 //! The row of a Pod: the status column condenses phase, reasons and container states into one word.
 
+use evenkeel_schema::json::{Value, json};
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use super::view::{NONE, View};
 use crate::table::age;

@@ -1,6 +1,6 @@
 //! Rows of volumes, claims, classes and storage drivers.
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::view::{NONE, UNSET, View};
 

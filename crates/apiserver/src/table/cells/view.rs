@@ -1,7 +1,7 @@
 //! Lenient access to a stored object: an absent field reads as the zero value, as in a Go struct.
 
+use evenkeel_schema::json::{Map, Value};
 use jiff::Timestamp;
-use serde_json::{Map, Value};
 
 use crate::table::age;
 
@@ -68,7 +68,7 @@ impl<'a> View<'a> {
         self.list(pointer).filter_map(|item| item.value.as_str()).collect()
     }
 
-    pub(super) fn map(self, pointer: &str) -> Option<&'a Map<String, Value>> {
+    pub(super) fn map(self, pointer: &str) -> Option<&'a Map> {
         self.get(pointer)?.value.as_object()
     }
 
@@ -172,7 +172,7 @@ fn requirement(expression: View<'_>) -> String {
 /// Prints a scalar as text, without quotes.
 pub(super) fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.clone().to_string(),
         other => other.to_string(),
     }
 }

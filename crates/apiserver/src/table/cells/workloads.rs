@@ -1,6 +1,6 @@
 //! Rows of the kinds that create or manage pods: workloads, Jobs, autoscalers and disruption budgets.
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::view::{NONE, UNSET, View};
 use crate::table::age;

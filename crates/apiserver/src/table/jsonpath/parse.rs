@@ -1,6 +1,6 @@
 //! The parser of JSONPath.
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::{Comparison, PathError, Slice, Step};
 

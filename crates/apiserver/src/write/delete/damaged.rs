@@ -4,7 +4,7 @@
 //! server ignores it for readable objects, but honors it for unreadable ones, because nothing else can delete
 //! them. The user needs a permission for it besides that to delete.
 
-use serde_json::Value;
+use evenkeel_schema::json::Value;
 
 use super::{DeleteOptions, IGNORE_READ_ERROR};
 use crate::access::{Attributes, Decision, Target};

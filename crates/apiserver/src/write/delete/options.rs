@@ -1,9 +1,9 @@
 //! Delete options, from the body or the query.
 
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::{Value, json};
 use evenkeel_schema::{strict_decoding, types};
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
 
 use crate::context::RequestContext;
 use crate::decode::{self, Media};

@@ -1,8 +1,8 @@
 //! What a deletion does to an object.
 
+use evenkeel_schema::json::{Value, json};
 use evenkeel_store::Entry;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
 
 use super::options::DeleteOptions;
 use crate::Header;

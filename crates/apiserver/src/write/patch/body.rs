@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use evenkeel_schema::go;
+use evenkeel_schema::json::Value;
 use evenkeel_schema::json::go_kind;
 use evenkeel_schema::patch::{self, PatchError};
 use evenkeel_schema::patched_text::{self, Touched};
 use evenkeel_schema::strict_decoding::DecodingErrors;
-use serde_json::Value;
 use serde_json::value::to_raw_value;
 
 use crate::context::RequestContext;

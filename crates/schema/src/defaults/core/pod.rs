@@ -3,8 +3,12 @@
 use super::{Object, items, pod_resources, set, set_text};
 use crate::json::Value;
 
-/// Sets the defaults of a Pod that a pod template does not get.
-pub(super) fn pod(object: &mut Object) {
+/// Sets the defaults of a Pod that a pod template does not get. A spec that is shared with the old pod has them.
+pub(super) fn pod(object: &mut Object, old: Option<&Value>) {
+    let old = old.and_then(|old| old.get("spec"));
+    if object.get("spec").zip(old).is_some_and(|(spec, old)| spec.is_shared_with(old)) {
+        return;
+    }
     let Some(Value::Object(spec)) = object.get_mut("spec") else { return };
     for list in ["containers", "initContainers"] {
         for container in items(spec, list) {
@@ -13,7 +17,7 @@ pub(super) fn pod(object: &mut Object) {
     }
     // Kubernetes treats a negative grace period as one second.
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|seconds| seconds < 0) {
-        spec.insert("terminationGracePeriodSeconds".to_owned(), Value::from(1));
+        spec.insert("terminationGracePeriodSeconds".into(), Value::from(1));
     }
     pod_resources::fill_in(spec);
     set(spec, "enableServiceLinks", true);
@@ -35,8 +39,8 @@ pub(super) fn pod_spec(spec: &mut Object) {
     let alias = super::text(spec, "serviceAccount").to_owned();
     let account = if name.is_empty() { alias } else { name };
     if !account.is_empty() {
-        spec.insert("serviceAccountName".to_owned(), Value::from(account.as_str()));
-        spec.insert("serviceAccount".to_owned(), Value::from(account));
+        spec.insert("serviceAccountName".into(), Value::from(account.as_str()));
+        spec.insert("serviceAccount".into(), Value::from(account));
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn fill_in(spec: &mut Object) {
 
 fn store(resources: &mut Object, name: &str, list: &Amounts) {
     let entries = list.iter().map(|(name, quantity)| (name.clone(), Value::from(quantity.to_string())));
-    resources.insert(name.to_owned(), Value::Object(entries.collect()));
+    resources.insert(name.into(), Value::Object(entries.collect()));
 }
 
 fn huge_page_limits(pod: &Value, mut limits: Amounts, requests: &Amounts) -> Amounts {

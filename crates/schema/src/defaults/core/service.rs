@@ -37,8 +37,8 @@ fn affinity(spec: &mut Object) {
         "ClientIP" => {
             let client = spec.get("sessionAffinityConfig").at("clientIP").at("timeoutSeconds");
             if client.is_none() {
-                let config = serde_json::json!({"clientIP": {"timeoutSeconds": AFFINITY_SECONDS}});
-                spec.insert("sessionAffinityConfig".to_owned(), config);
+                let config = crate::json::json!({"clientIP": {"timeoutSeconds": AFFINITY_SECONDS}});
+                spec.insert("sessionAffinityConfig".into(), config);
             }
         }
         _ => {}
@@ -54,7 +54,7 @@ fn target_port(port: &mut Object) {
     };
     if unset {
         let number = port.get("port").cloned().unwrap_or(Value::from(0));
-        port.insert("targetPort".to_owned(), number);
+        port.insert("targetPort".into(), number);
     }
 }
 

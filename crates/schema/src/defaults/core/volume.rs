@@ -7,7 +7,7 @@ const MODE: i32 = 0o644;
 
 pub(super) fn volume(object: &mut Object) {
     if object.iter().all(|(name, value)| name == "name" || value.is_null()) {
-        object.insert("emptyDir".to_owned(), Value::Object(Object::new()));
+        object.insert("emptyDir".into(), Value::Object(Object::new()));
     }
 }
 

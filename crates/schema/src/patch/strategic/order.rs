@@ -10,7 +10,7 @@ use super::{
     DIRECTIVE, Fields, List, SET_ELEMENT_ORDER, after_prefix, bad, internal, lookup_list, no_merge_key,
     not_a, strip_directives,
 };
-use crate::json::Value;
+use crate::json::{Text, Value};
 use crate::patch::PatchError;
 use crate::types::Schema;
 
@@ -20,8 +20,7 @@ pub(super) fn merge_ordered_lists(
     patch: &mut Fields,
     schema: &Schema,
 ) -> Result<(), PatchError> {
-    let orders: Vec<String> =
-        patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
+    let orders: Vec<Text> = patch.keys().filter(|key| key.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
     for directive in orders {
         let order = match patch.remove(&directive) {
             Some(Value::Array(order)) => order,
@@ -76,7 +75,7 @@ fn merge_ordered(
     check_items(&live, &patched)?;
     check_keys(&[&ours, order, &theirs, &live], list.key)?;
     let (in_patch, in_live) = (Positions::new(order, list.key), Positions::new(&live, list.key));
-    original.insert(key.to_owned(), interleave(ours, theirs, &in_patch, &in_live).into());
+    original.insert(key.into(), interleave(ours, theirs, &in_patch, &in_live).into());
     patch.remove(key);
     Ok(())
 }

@@ -131,7 +131,7 @@ pub(super) fn check_items(original: &[Value], patch: &[Value]) -> Result<(), Pat
     }
     let same = |item: &Value| std::mem::discriminant(item) == std::mem::discriminant(first);
     if first.is_null() || !items.all(same) {
-        let lists = Value::Array(vec![original.to_vec().into(), patch.to_vec().into()]);
+        let lists = Value::Array(vec![original.to_vec().into(), patch.to_vec().into()].into());
         return Err(internal(format!("list element types are not identical: {}", go::text(&lists))));
     }
     Ok(())

@@ -1,6 +1,6 @@
 use super::*;
+use crate::json::json;
 use crate::types::builtin;
-use serde_json::json;
 
 fn patched(kind: (&str, &str), mut object: Value, mut patch: Value) -> Result<Value, PatchError> {
     apply(builtin(kind.0, "v1", kind.1).unwrap(), &mut object, &mut patch)?;

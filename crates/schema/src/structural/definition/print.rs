@@ -131,7 +131,7 @@ fn list(items: &[Value], print: impl Fn(&Value) -> String) -> String {
     format!("[{}]", items.iter().map(print).collect::<Vec<_>>().join(","))
 }
 
-fn map(entries: &Map<String, Value>, print: impl Fn(&Value) -> String) -> String {
+fn map(entries: &Map, print: impl Fn(&Value) -> String) -> String {
     let entries = entries
         .iter()
         .map(|(name, value)| format!("{}:{}", go::json(&Value::from(name.as_str())), print(value)));
@@ -141,7 +141,7 @@ fn map(entries: &Map<String, Value>, print: impl Fn(&Value) -> String) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn every_field_is_printed_in_its_place() {

@@ -44,7 +44,7 @@ fn visit(schema: &Value, warnings: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     #[test]
     fn what_was_there_before_is_not_told_again() {

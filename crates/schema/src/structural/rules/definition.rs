@@ -1,6 +1,6 @@
 //! Checks the CEL rules of a definition: they must compile, and their estimated cost must stay within the limits.
 
-use serde_json::json;
+use crate::json::json;
 
 use evenkeel_scalars::go;
 

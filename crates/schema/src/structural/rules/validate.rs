@@ -161,7 +161,9 @@ impl Run {
             if let (Some(below), Additional::Schema(of)) = (&node.values, &schema.additional) {
                 self.node(below, of, &path.key(name), value, old, related(of));
             }
-            if let (Some(below), Some(of)) = (node.properties.get(name), schema.properties.get(name)) {
+            if let (Some(below), Some(of)) =
+                (node.properties.get(name.as_str()), schema.properties.get(name.as_str()))
+            {
                 self.node(below, of, &path.child(name), value, old, related(of));
             }
         }

@@ -187,7 +187,7 @@ fn allocation(path: &Path<'_>, new: &Value, before: Option<&Value>, errors: &mut
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

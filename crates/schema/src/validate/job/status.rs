@@ -296,7 +296,7 @@ fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn told(status: Value, before: Value) -> Vec<String> {
         let spec = json!({"completions": 5, "parallelism": 1, "completionMode": "Indexed"});

@@ -1,7 +1,7 @@
 //! Validates resizes of a pod, which may only change the cpu and memory of its containers.
 
 use crate::field::{FieldError, Path};
-use crate::json::{Map, Value};
+use crate::json::{Map, Text, Value};
 use crate::prepare;
 use crate::read::Read;
 
@@ -88,7 +88,7 @@ fn nothing_removed(
     errors: &mut Vec<FieldError>,
 ) {
     for list in ["requests", "limits"] {
-        let gone = |(name, _): (&String, &Value)| !new.at(list).has(name);
+        let gone = |(name, _): (&Text, &Value)| !new.at(list).has(name);
         if old.unwrap_or(&Value::Null).map(list).into_iter().flatten().any(gone) {
             errors.push(FieldError::forbidden(
                 path.child(list),
@@ -122,14 +122,14 @@ fn restore(owner: &mut Value, old: Option<&Value>) {
         for name in RESIZABLE {
             amounts.remove(name);
             let before = old.at(list).at(name).cloned();
-            before.into_iter().for_each(|before| drop(amounts.insert(name.to_owned(), before)));
+            before.into_iter().for_each(|before| drop(amounts.insert(name.into(), before)));
         }
         if !amounts.is_empty() {
-            lists.insert(list.to_owned(), Value::Object(amounts));
+            lists.insert(list.into(), Value::Object(amounts));
         }
     }
     if !lists.is_empty() || old.is_some() {
-        fields.insert("resources".to_owned(), resources);
+        fields.insert("resources".into(), resources);
     }
 }
 

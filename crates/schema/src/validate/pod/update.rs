@@ -1,7 +1,7 @@
 //! Validates updates of a pod. Few fields of its spec can change.
 
+use crate::json::json;
 use evenkeel_scalars::go;
-use serde_json::json;
 
 use super::super::scheduling;
 use crate::field::{FieldError, Path};
@@ -30,12 +30,12 @@ pub(super) fn annotations(new: &Value, old: &Value, errors: &mut Vec<FieldError>
         errors.push(FieldError::forbidden(path.key(key), format!("may not {verb} {what}")));
     };
     old.iter()
-        .filter(|(key, value)| new.get(*key) != Some(value))
+        .filter(|(key, value)| new.get(key) != Some(value))
         .for_each(|(key, _)| forbid(key, "remove or update"));
-    new.keys().filter(|key| !old.contains_key(*key)).for_each(|key| forbid(key, "add"));
+    new.keys().filter(|key| !old.contains_key(key)).for_each(|key| forbid(key, "add"));
 }
 
-fn annotations_of(pod: &Value) -> Map<String, Value> {
+fn annotations_of(pod: &Value) -> Map {
     let annotations = pod.at("metadata").at("annotations").and_then(Value::as_object);
     annotations.cloned().unwrap_or_default()
 }
@@ -137,7 +137,7 @@ fn only_deleted_gates(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Ve
 fn restore(spec: &mut Value, old: &Value, field: &str) {
     let Some(fields) = spec.as_object_mut() else { return };
     match old.at(field) {
-        Some(value) => drop(fields.insert(field.to_owned(), value.clone())),
+        Some(value) => drop(fields.insert(field.into(), value.clone())),
         None => drop(fields.remove(field)),
     }
 }
@@ -188,9 +188,9 @@ fn restore_affinity(munged: &mut Value, old: &Value, old_affinity: Option<Value>
     let Some(spec) = munged.as_object_mut() else { return };
     match (spec.get_mut("affinity"), old_affinity) {
         (Some(_), _) if only_node => drop(spec.remove("affinity")),
-        (Some(Value::Object(affinity)), Some(old)) => drop(affinity.insert("nodeAffinity".to_owned(), old)),
+        (Some(Value::Object(affinity)), Some(old)) => drop(affinity.insert("nodeAffinity".into(), old)),
         (Some(Value::Object(affinity)), None) => drop(affinity.remove("nodeAffinity")),
-        (_, Some(old)) => drop(spec.insert("affinity".to_owned(), json!({"nodeAffinity": old}))),
+        (_, Some(old)) => drop(spec.insert("affinity".into(), json!({"nodeAffinity": old}))),
         _ => {}
     }
 }

@@ -218,7 +218,7 @@ fn endpoints_namespace(path: &Path<'_>, source: &Value, errors: &mut Vec<FieldEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn told(name: &str, source: Value, persistent: bool) -> Vec<String> {
         let mut errors = Vec::new();

@@ -72,10 +72,10 @@ fn with_claims(spec: &Value) -> Value {
         let own = pod.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();
         let mut volumes: Vec<Value> = claims
             .iter()
-            .map(|name| serde_json::json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+            .map(|name| crate::json::json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
             .collect();
         volumes.extend(own.into_iter().filter(|volume| !claims.contains(&volume.str("name"))));
-        pod.insert("volumes".to_owned(), Value::Array(volumes));
+        pod.insert("volumes".into(), Value::Array(volumes.into()));
     }
     template
 }

@@ -14,7 +14,9 @@ ended() {
 }
 trap ended EXIT
 
-"$binaries/evenkeel" up --bind 127.0.0.1:0 --kubeconfig "$work/kubeconfig" >"$work/out" 2>"$work/err" &
+# The simulated pods' port for metrics leads to the operator's process.
+metrics=127.0.0.1:$((30000 + $$ % 10000))
+"$binaries/evenkeel" up --bind 127.0.0.1:0 --kubeconfig "$work/kubeconfig" --port-handler "8443=$metrics" >"$work/out" 2>"$work/err" &
 server=$!
 until_says '^ready: '
 export KUBECONFIG=$work/kubeconfig HELM_CACHE_HOME=$work/helm HELM_CONFIG_HOME=$work/helm HELM_DATA_HOME=$work/helm
@@ -40,10 +42,26 @@ k config set-context operator --cluster="$(k config view -o 'jsonpath={.clusters
 cp "$KUBECONFIG" "$work/operator.kubeconfig"
 kubectl --kubeconfig "$work/operator.kubeconfig" config use-context operator >/dev/null
 # In a pod, the definitions are not installed by the operator.
-KUBERNETES_SERVICE_HOST=x KUBECONFIG=$work/operator.kubeconfig "$binaries/my-resource" >"$work/operator.log" 2>&1 &
+KUBERNETES_SERVICE_HOST=x KUBECONFIG=$work/operator.kubeconfig "$binaries/my-resource" \
+  --metrics-bind-address "$metrics" >"$work/operator.log" 2>&1 &
 operator=$!
 expect "apply a sample" 'created' k apply -f examples/my-resource/samples
 expect "the operator reconciles it" 'condition met' k wait --for=jsonpath='{.status.phase}'=Ready --all myresources --timeout=60s
+# --- ask the operator why, through its Service ---------------------------------------------------------------------
+# Its record is served over TLS, and only with a token. The kubeconfig alone leads to it: by the Service of its metrics, the
+# API server's proxy, and a token of its own account.
+asks() { timeout 60 "$binaries/evenkeel" "$@"; }
+expect "record" 'my-resource +woken for default/web: MyResource default/web ' asks record
+expect "why" 'my-resource +woken for default/web' asks why myresource/web
+expect "top" '^my-resource ' asks top
+expect "loops" '' asks loops
+expect "the operator by its Service" 'my-resource +woken for' asks record --operator shop/my-resource-metrics:https
+expect "save its record" 'saved' asks record --save "$work/record" --operator shop/my-resource-metrics:8443
+expect "and read it" '^my-resource ' asks top --record "$work/record"
+follows() { timeout 20 "$binaries/evenkeel" record --follow --operator shop/my-resource-metrics:https | grep -m 1 'woken for default/web'; }
+expect "follow its record" 'woken for default/web' follows
+refuse "a token that may not read it" 'no operator gives its record' asks record --operator shop/my-resource-metrics:https \
+  --token-file <(k create token default)
 expect "nothing was forbidden" '^0$' sh -c "grep -c -i forbidden '$work/operator.log' || true"
 
 # --- upgrade, roll back --------------------------------------------------------------------------------------------

@@ -11,8 +11,11 @@ use evenkeel_env::Station;
 use evenkeel_schema::json::Value;
 use evenkeel_streams::{Command, Connector, Io};
 use futures::future::BoxFuture;
+use http::uri::Scheme;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+
+use crate::body::Body;
 
 /// The nodes of a cluster, as the API server knows them. Pods are given as JSON, as they are stored.
 pub trait NodeApi: Send + Sync {
@@ -28,12 +31,18 @@ pub trait NodeApi: Send + Sync {
     /// Returns what connects clients to the ports of a pod, or `None` if no handler answers for the pod.
     fn ports(&self, pod: Arc<Value>) -> Option<Connector>;
 
-    /// Sends an HTTP request to what listens on a port.
-    fn http(&self, to: Destination, request: http::Request<Bytes>) -> BoxFuture<'static, HttpAnswer>;
+    /// Sends an HTTP request to what listens on a port. With the scheme `https` it is sent over TLS. Like kube-apiserver's
+    /// proxies, nobody verifies the certificate of what answers.
+    fn http(
+        &self,
+        to: Destination,
+        scheme: Scheme,
+        request: http::Request<Bytes>,
+    ) -> BoxFuture<'static, HttpAnswer>;
 }
 
-/// The answer to a request that was sent to a port.
-pub type HttpAnswer = std::result::Result<http::Response<Bytes>, HttpFailure>;
+/// The answer to a request that was sent to a port. A body whose length is not known is a stream.
+pub type HttpAnswer = std::result::Result<http::Response<Body>, HttpFailure>;
 
 /// Why a request to a port got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -51,12 +51,16 @@ pub(crate) struct WhyCommand {
     source: SourceFlags,
 }
 
-/// Print what each controller did, and which keys are reconciled most often, most slowly, and with most failures.
+/// Print what each controller did, and which keys are reconciled most often, most slowly, with most failures, and not for
+/// long.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// How many keys to print.
     #[arg(long, value_name = "N", default_value_t = 10)]
     most: usize,
+    /// Print the keys whose last reconcile ended longer ago than this many minutes.
+    #[arg(long, value_name = "MINUTES", default_value_t = 60)]
+    quiet_for: u64,
     #[command(flatten)]
     source: SourceFlags,
 }
@@ -183,11 +187,11 @@ const LIFE_LINES: usize = 40;
 impl Top {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let record = run(self.source.record())?;
-        print(&top(&record, self.most))
+        print(&top(&record, self.most, self.quiet_for))
     }
 }
 
-fn top(record: &Record, most: usize) -> String {
+fn top(record: &Record, most: usize, quiet_minutes: u64) -> String {
     let mut lines = vec![format!(
         "{:<28} {:>9} {:>8} {:>7} {:>7} {:>9} {:>9} {:>9}",
         "CONTROLLER", "RECONCILES", "RATE/S", "FAILED", "RETRIES", "MEDIAN", "P99", "WAIT P99"
@@ -216,6 +220,15 @@ fn top(record: &Record, most: usize) -> String {
     lines.extend(questions::slowest(record, most).iter().map(|it| {
         format!("{:<28} {:<36} {:>9}  {}", it.controller, it.key(), duration(it.took), it.causes_text())
     }));
+    let quiet = questions::not_reconciled(record, quiet_minutes.saturating_mul(MINUTE));
+    if !quiet.is_empty() {
+        lines.push(String::new());
+        lines.push(format!("{:<28} {:<36} {:>9}", "NOT FOR LONG", "KEY", "ENDED AGO"));
+    }
+    let not_for_long = quiet.iter().take(most);
+    lines.extend(
+        not_for_long.map(|it| format!("{:<28} {:<36} {:>9}", it.controller, it.key, duration(it.since))),
+    );
     for stuck in questions::stuck(record) {
         lines.push(format!(
             "stuck: {} {} after {} failures: {}",
@@ -224,6 +237,9 @@ fn top(record: &Record, most: usize) -> String {
     }
     lines.join("\n")
 }
+
+/// The number of microseconds in a minute.
+const MINUTE: u64 = 60 * 1_000_000;
 
 fn frequent(it: &Activity) -> String {
     let Activity { controller, key, reconciles, failures, took, writes, .. } = it;
@@ -249,5 +265,35 @@ impl Loops {
             })
             .collect();
         print(&lines.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_record::Reconcile;
+
+    use super::*;
+
+    #[test]
+    fn top_names_the_keys_that_were_not_reconciled_for_long() {
+        let reconcile = |name: &str, minute: u64| {
+            let (controller, name) = ("site".to_owned(), name.to_owned());
+            Entry::Reconcile(Box::new(Reconcile {
+                controller,
+                name,
+                at: minute * MINUTE,
+                ..Reconcile::default()
+            }))
+        };
+        let entries = vec![reconcile("a", 0), reconcile("b", 10), reconcile("c", 119)];
+        let record = Record { entries, taken: 120 * MINUTE, ..Record::default() };
+        let quiet = |most, minutes| {
+            let text = top(&record, most, minutes);
+            let (_, quiet) = text.split_once("NOT FOR LONG")?;
+            Some(quiet.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect::<String>())
+        };
+        assert_eq!(quiet(10, 60).as_deref(), Some("ab"));
+        assert_eq!(quiet(1, 60).as_deref(), Some("a"));
+        assert_eq!(quiet(10, 120), None);
     }
 }

@@ -19,6 +19,7 @@ use evenkeel_streams::{Command, Connector};
 use evenkeel_tree::Tree;
 use evenkeel_tree::value::Value;
 use futures::future::BoxFuture;
+use http::uri::Scheme;
 use parking_lot::Mutex;
 
 pub use exec::{Exec, Exit};
@@ -61,12 +62,17 @@ impl Containers {
     }
 
     /// Sends an HTTP request to what answers for a destination.
-    pub(crate) async fn send(&self, to: Destination, request: http::Request<Bytes>) -> HttpAnswer {
+    pub(crate) async fn send(
+        &self,
+        to: Destination,
+        scheme: Scheme,
+        request: http::Request<Bytes>,
+    ) -> HttpAnswer {
         let (answer, call) = self.find(&to).ok_or(HttpFailure::NotServed)?;
         let Some(answer) = answer else {
             return Err(HttpFailure::Failed(REFUSED.to_owned()));
         };
-        answer.http(call, request).await.map_err(HttpFailure::Failed)
+        answer.http(call, &scheme, request).await.map_err(HttpFailure::Failed)
     }
 
     /// Finds what answers for a destination. Returns `None` if nothing in this cluster listens at all, and no answer if
@@ -135,9 +141,14 @@ impl NodeApi for Containers {
         }))
     }
 
-    fn http(&self, to: Destination, request: http::Request<Bytes>) -> BoxFuture<'static, HttpAnswer> {
+    fn http(
+        &self,
+        to: Destination,
+        scheme: Scheme,
+        request: http::Request<Bytes>,
+    ) -> BoxFuture<'static, HttpAnswer> {
         let containers = self.clone();
-        Box::pin(async move { containers.send(to, request).await })
+        Box::pin(async move { containers.send(to, scheme, request).await })
     }
 }
 

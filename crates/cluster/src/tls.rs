@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme};
 
 /// The protocols that the server offers, in the order of preference.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -34,6 +34,52 @@ pub(crate) fn roots(certificates: impl IntoIterator<Item = CertificateDer<'stati
 pub(crate) fn client_config(verifier: Arc<dyn ServerCertVerifier>) -> Result<ClientConfig, Error> {
     let config = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     Ok(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+}
+
+/// Accepts every certificate, as kube-apiserver's proxies to pods and Services do. The signatures of the handshake are
+/// verified.
+pub(crate) fn any_certificate() -> Arc<dyn ServerCertVerifier> {
+    Arc::new(AnyCertificate)
+}
+
+#[derive(Debug)]
+struct AnyCertificate;
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = provider().signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = provider().signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
 }
 
 /// The configuration of a server with this certificate and key in PEM, which verifies client certificates with

@@ -36,7 +36,7 @@ pub(crate) use self::crash::OperatorProcess;
 pub(crate) use self::direct::Direction;
 pub use self::direct::{CrashMoment, Directed, Director, Verdict};
 pub use self::fault::{Fault, Matcher};
-pub(crate) use self::record::{Asked, DEFAULT_NAMESPACE};
+pub(crate) use self::record::{Asked, DEFAULT_NAMESPACE, Followed};
 pub use self::record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
 pub(crate) use self::registrations::{Probe, Reach, Registered, Registration};
 pub(crate) use self::webhooks::WebhookTransport;

@@ -1,7 +1,7 @@
 //! Compares the meaning of two CustomResourceDefinitions.
 
 use evenkeel_schema::structural;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use crate::meaning::normalize;
 use crate::plan::{list, text};
@@ -140,12 +140,23 @@ fn diff(place: &str, source: Option<&Value>, produced: Option<&Value>, differenc
                 diff(&format!("{place}/{index}"), Some(before), Some(after), differences);
             }
         }
+        (Some(Value::Number(before)), Some(Value::Number(after))) if are_same(before, after) => {}
         (before, after) if before == after => {}
         (before, after) => differences.push(Difference {
             place: place.to_owned(),
             source: before.cloned(),
             produced: after.cloned(),
         }),
+    }
+}
+
+/// Whether two floats are the same but for the last binary digit: `serde_json` may read another one than it has written.
+fn are_same(before: &Number, after: &Number) -> bool {
+    match (before.as_f64(), after.as_f64()) {
+        (Some(one), Some(other)) if before.is_f64() && after.is_f64() => {
+            (one - other).abs() <= f64::EPSILON * one.abs()
+        }
+        _ => false,
     }
 }
 
@@ -186,6 +197,16 @@ mod tests {
                 "{pointer}: {found:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_last_digit_of_a_float_is_no_difference() {
+        let limited = |maximum: Value| json!({"type": "object", "properties": {"a": {"type": "number", "maximum": maximum}}});
+        let found = |one: Value, other: Value| places(limited(one), limited(other)).len();
+        assert_eq!(found(json!(9_223_372_036_854_775_000_i64), json!(9.223372036854776e18)), 0);
+        assert_eq!(found(json!(0.1), json!(0.1 + f64::EPSILON / 16.0)), 0);
+        assert_eq!(found(json!(0.1), json!(0.100_000_000_000_001)), 1);
+        assert_eq!(found(json!(9_007_199_254_740_991_i64), json!(9_007_199_254_740_990_i64)), 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::docs;
 use crate::literal;
-use crate::plan::{Field, Plan, Shape, Type, is};
+use crate::plan::{Field, Plan, Shape, Type, is, list};
 
 /// Returns the schema that schemars and kube produce for a type, or for its [stand-in](Plan::stand_in).
 pub(crate) fn produced(plan: &Plan, value_type: &Type) -> Value {
@@ -71,9 +71,27 @@ fn part(pointer: &str, produced: &Value, wanted: &Value, settings: &mut Settings
 
 /// Returns the doc comment and the schemars attributes for a value of this type and schema.
 pub(crate) fn attributes(plan: &Plan, value_type: &Type, node: &Value) -> Vec<String> {
+    attributes_of(&produced(plan, value_type), node)
+}
+
+/// Returns the schema that schemars produces for a field. An enum that may be left out may be null for schemars; the helper
+/// `without_null` takes that back, unless the field may be null.
+fn produced_for(plan: &Plan, field: &Field) -> Value {
+    let mut made = produced(plan, &field.value_type);
+    let stays = !field.required && is(&field.node, "nullable");
+    if let Some(values) = made.get_mut("enum").and_then(Value::as_array_mut).filter(|_| stays)
+        && !list(&field.node, "enum").contains(&Value::Null)
+    {
+        values.push(Value::Null);
+    }
+    made
+}
+
+/// Returns the doc comment, and the attributes that make the produced schema the one that is wanted.
+fn attributes_of(produced: &Value, node: &Value) -> Vec<String> {
     let description = node.get("description").and_then(Value::as_str);
     let mut lines = Vec::new();
-    let mut settings = settings(&produced(plan, value_type), node);
+    let mut settings = settings(produced, node);
     if let Some(description) = description {
         let comment = docs::lines(description);
         let same = docs::reads_back(&comment, description);
@@ -154,7 +172,7 @@ fn limits(json_type: &str, keywords: &mut Map<String, Value>) -> Vec<String> {
 
 /// Returns the lines of a struct's field.
 pub(crate) fn lines(plan: &Plan, field: &Field) -> Vec<String> {
-    let mut lines = attributes(plan, &field.value_type, &field.node);
+    let mut lines = attributes_of(&produced_for(plan, field), &field.node);
     let mut serde = Vec::new();
     if crate::names::camel(&field.name) != field.property {
         serde.push(format!("rename = {}", literal::string(&field.property)));

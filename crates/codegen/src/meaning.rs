@@ -84,7 +84,9 @@ fn whole(number: &serde_json::Number) -> Value {
     match number.as_f64() {
         #[expect(clippy::cast_possible_truncation, reason = "the float is an integer within the exact range")]
         Some(float) if float.fract() == 0.0 && float.abs() <= EXACT_MAX => Value::from(float as i64),
-        _ => Value::Number(number.clone()),
+        // Kubernetes reads limits as floats, so that large integers lose their last digits.
+        Some(float) => Value::from(float),
+        None => Value::Number(number.clone()),
     }
 }
 
@@ -103,6 +105,7 @@ mod tests {
             json!({"type": "object", "required": ["a", "b"]}),
         );
         check(json!({"type": "number", "minimum": 1.0}), json!({"type": "number", "minimum": 1}));
+        check(json!({"maximum": i64::MAX}), json!({"maximum": 9.223372036854776e18}));
         check(
             json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}),
             json!({"x-kubernetes-int-or-string": true}),

@@ -112,7 +112,10 @@ fn fits(value: &Value, levels: usize) -> bool {
 
 fn check_structural(definition: &Value, names: &Names) -> Result<(), GenerateError> {
     for version in list(&definition["spec"], "versions") {
-        let Some(schema) = version.pointer("/schema/openAPIV3Schema") else { continue };
+        let schema = version.pointer("/schema/openAPIV3Schema").ok_or_else(|| GenerateError::Missing {
+            name: names.definition.clone(),
+            field: "/spec/versions/*/schema/openAPIV3Schema",
+        })?;
         if is(schema, "x-kubernetes-preserve-unknown-fields") && schema.get("type").is_none() {
             continue;
         }

@@ -308,7 +308,7 @@ impl Shared {
                     return None;
                 }
             }
-            let event = Bytes::from(format!("data: {}\n\n", record.to_json()));
+            let event = Bytes::from(record.to_event());
             let seen = if due { Instant::now() } else { seen };
             Some((Ok::<_, BoxError>(Frame::data(event)), (shared, id, session, records, seen)))
         });

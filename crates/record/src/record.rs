@@ -239,6 +239,24 @@ impl Record {
         serde_json::to_string(self).unwrap_or_default()
     }
 
+    /// The record as a server-sent event, whose data is the record as JSON.
+    ///
+    /// ```
+    /// use evenkeel_record::Record;
+    ///
+    /// let record = Record { name: "database".into(), ..Record::default() };
+    /// assert_eq!(record.to_event(), format!("data: {}\n\n", record.to_json()).into_bytes());
+    /// ```
+    pub fn to_event(&self) -> Vec<u8> {
+        let mut event = b"data: ".to_vec();
+        if serde_json::to_writer(&mut event, self).is_err() {
+            // Only maps with keys that are no strings cannot be encoded; a record has no maps.
+            return Vec::new();
+        }
+        event.extend_from_slice(b"\n\n");
+        event
+    }
+
     /// The reconciles, in order of time.
     pub fn reconciles(&self) -> impl DoubleEndedIterator<Item = &Reconcile> {
         self.entries.iter().filter_map(Entry::reconcile)
@@ -258,7 +276,9 @@ impl Record {
         self.dropped = self.dropped.saturating_add(other.dropped);
         self.controllers.extend(other.controllers);
         self.watches.extend(other.watches);
-        self.entries.extend(other.entries);
-        self.entries.sort_by_key(Entry::at);
+        if !other.entries.is_empty() {
+            self.entries.extend(other.entries);
+            self.entries.sort_by_key(Entry::at);
+        }
     }
 }

@@ -16,6 +16,7 @@ mod changes;
 mod describe;
 mod notes;
 mod ring;
+mod sections;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,7 +32,7 @@ use tokio::time::Instant;
 
 use crate::queue::{Queue, WeakQueue};
 
-pub(crate) use changes::{Sensitive, changes, fields};
+pub(crate) use changes::{Body, Sensitive, changes, fields};
 pub(crate) use notes::{Tally, asked, error_text, follow};
 pub(crate) use ring::{Ended, Flown, Ring};
 

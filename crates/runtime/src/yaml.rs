@@ -19,6 +19,9 @@ pub const DEPTH_MAX: usize = 120;
 /// has a million.
 const EVENTS_MAX: usize = 20_000_000;
 
+/// How many bytes may be read again because of badly indented lines: about a second of work.
+const REREAD_BYTES_MAX: usize = 64 << 20;
+
 /// YAML documents could not be applied.
 ///
 /// ```
@@ -90,6 +93,14 @@ pub fn parse(yaml: &str) -> Result<Vec<DynamicObject>, YamlError> {
 /// # Errors
 /// When the text is not YAML, or a document is nested deeper than [`DEPTH_MAX`].
 pub fn values(yaml: &str) -> Result<Vec<Value>, YamlError> {
+    let values = match read(yaml) {
+        Err(error) if badly_indented(&error).is_some() => read(&indented(yaml)),
+        values => values,
+    };
+    values.map_err(|error| YamlError::Parse(error.into()))
+}
+
+fn read(yaml: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
     let options = serde_saphyr::options! {
         // As in YAML 1.1, which Kubernetes reads: file modes are written as `0644`.
         legacy_octal_numbers: true,
@@ -100,7 +111,45 @@ pub fn values(yaml: &str) -> Result<Vec<Value>, YamlError> {
             max_total_scalar_bytes: usize::MAX,
         },
     };
-    serde_saphyr::from_multiple_with_options(yaml, options).map_err(|error| YamlError::Parse(error.into()))
+    serde_saphyr::from_multiple_with_options(yaml, options)
+}
+
+/// Returns the line, counted from one, if the error is about a quoted text whose next line is not indented more than the map
+/// around it. The YAML specification refuses that, libyaml and Go's parsers accept it, and definitions of Istio have it.
+fn badly_indented(error: &serde_saphyr::Error) -> Option<usize> {
+    let error = error.without_snippet();
+    let line = usize::try_from(error.location()?.line()).ok()?;
+    error.to_string().contains("invalid indentation in multiline quoted scalar").then_some(line)
+}
+
+/// Indents the lines of quoted texts so far that the parser accepts them. Spaces at the start of such a line mean nothing.
+fn indented(yaml: &str) -> String {
+    let mut left = REREAD_BYTES_MAX;
+    let mut documents = vec![String::new()];
+    for line in yaml.split_inclusive('\n') {
+        if line.starts_with("---") {
+            documents.push(String::new());
+        }
+        if let Some(document) = documents.last_mut() {
+            document.push_str(line);
+        }
+    }
+    // The parser names one line at a time, so that each document is read by itself.
+    documents.iter().map(|document| indented_document(document, &mut left)).collect()
+}
+
+fn indented_document(document: &str, left: &mut usize) -> String {
+    let mut lines: Vec<String> = document.split_inclusive('\n').map(str::to_owned).collect();
+    let spaces = |line: &String| line.len() - line.trim_start_matches(' ').len();
+    let deepest = lines.iter().map(spaces).max().unwrap_or_default();
+    loop {
+        let text = lines.concat();
+        let Some(rest) = left.checked_sub(text.len()) else { return text };
+        *left = rest;
+        let bad = read(&text).err().and_then(|error| badly_indented(&error));
+        let Some(line) = bad.and_then(|line| lines.get_mut(line.checked_sub(1)?)) else { return text };
+        line.insert_str(0, &" ".repeat(deepest + 1));
+    }
 }
 
 async fn apply_one(
@@ -140,6 +189,28 @@ mod tests {
 
     fn text(levels: usize, open: &str, middle: &str, close: &str) -> String {
         format!("{}{middle}{}", open.repeat(levels), close.repeat(levels))
+    }
+
+    /// Go's parsers accept a quoted text that goes on at the indentation of its key, and real definitions have it.
+    #[test]
+    fn quoted_texts_may_go_on_at_the_indentation_of_their_key() {
+        let text = "spec:\n  a:\n    - text: 'one\n      two''s\n\n      three'\n      next: \"four\n  five: six\n      \\\"seven\"\n---\nb: 'x\ny'\nc: |\n  'z\n  y\n";
+        let wanted = serde_json::json!([
+            {"spec": {"a": [{"text": "one two's\nthree", "next": "four five: six \"seven"}]}},
+            {"b": "x y", "c": "'z\ny\n"},
+        ]);
+        assert_eq!(Value::from(values(text).unwrap()), wanted);
+        assert!(values("a:\n  b: 'x\n  y'\n  c: [").is_err(), "other errors stay");
+        assert!(values("a:\n  b: 'x\n  y\n").is_err(), "the text has no end");
+    }
+
+    /// Each badly indented line costs another read of its document, within a bound.
+    #[test]
+    fn very_many_badly_indented_lines_are_not_read_for_ever() {
+        let text = format!("a:\n  b: 'x{}'\n", "\n  y".repeat(100_000));
+        let mut left = 4 << 20;
+        indented_document(&text, &mut left);
+        assert!(left < text.len());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use evenkeel_request_info::ResourcePath;
 use evenkeel_schema::json::{Value, json};
 use evenkeel_store::Range;
+use http::uri::Scheme;
 use http::{HeaderMap, HeaderName, Response, header};
 
 use super::pod;
@@ -40,16 +41,16 @@ pub(super) async fn answer(ctx: &RequestContext<'_>, body: Bytes) -> Result<Resp
     let kind = format!("{}ProxyOptions", ctx.info.kind);
     pod::admit(ctx, &kind, json!({"path": path})).await?;
     // Only nodes are cluster-scoped. Of the others, only pods have a node.
-    let to = if !ctx.info.namespaced {
+    let (scheme, to) = if !ctx.info.namespaced {
         return node(ctx, &path);
     } else if ctx.info.strategy.runs_on_node {
         to_pod(ctx)?
     } else {
-        let (name, port) = target(ctx, "service")?;
-        destination::of_service(ctx.services, &ctx.path.namespace, name, port)?
+        let (scheme, name, port) = target(ctx, "service")?;
+        (scheme, destination::of_service(ctx.services, &ctx.path.namespace, name, port)?)
     };
     let request = passed_on(ctx, &path, body)?;
-    let answer = pod::nodes(ctx)?.http(to, request).await;
+    let answer = pod::nodes(ctx)?.http(to, scheme, request).await;
     match answer {
         Ok(answer) if answer.status().is_informational() => {
             let code = answer.status().as_u16();
@@ -69,20 +70,21 @@ fn path_behind(path: &ResourcePath<'_>, whole: &str) -> String {
     whole.find(&beginning).map_or("", |at| &whole[at + beginning.len()..]).to_owned()
 }
 
-/// The name and the port in `[scheme:]name[:port]`. The port is empty if none is named.
-fn target<'a>(ctx: &'a RequestContext<'_>, what: &str) -> Result<(&'a str, &'a str)> {
+/// The scheme, the name and the port in `[scheme:]name[:port]`. The port is empty if none is named.
+fn target<'a>(ctx: &'a RequestContext<'_>, what: &str) -> Result<(Scheme, &'a str, &'a str)> {
     let text = &*ctx.path.name;
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
-        [name] if !name.is_empty() => Ok((name, "")),
-        [name, port] if !name.is_empty() => Ok((name, port)),
-        ["" | "http" | "https", name, port] if !name.is_empty() => Ok((name, port)),
+        [name] if !name.is_empty() => Ok((Scheme::HTTP, name, "")),
+        [name, port] if !name.is_empty() => Ok((Scheme::HTTP, name, port)),
+        ["" | "http", name, port] if !name.is_empty() => Ok((Scheme::HTTP, name, port)),
+        ["https", name, port] if !name.is_empty() => Ok((Scheme::HTTPS, name, port)),
         _ => Err(Status::bad_request(format!("invalid {what} request {}", quote(text)))),
     }
 }
 
-fn to_pod(ctx: &RequestContext<'_>) -> Result<Destination> {
-    let (name, port) = target(ctx, "pod")?;
+fn to_pod(ctx: &RequestContext<'_>) -> Result<(Scheme, Destination)> {
+    let (scheme, name, port) = target(ctx, "pod")?;
     let key = ctx.info.key(&ctx.path.namespace, name);
     let entry = ctx.services.store.get(&key).ok_or_else(|| Status::not_found("", "pods", name))?;
     let pod: Value = storage::read(&entry)?;
@@ -98,7 +100,7 @@ fn to_pod(ctx: &RequestContext<'_>) -> Result<Destination> {
     let port = port.and_then(|port| u16::try_from(port).ok());
     let port =
         port.ok_or_else(|| Status::bad_request(format!("invalid pod request {}", quote(&ctx.path.name))))?;
-    Ok(Destination::Pod(Arc::new(pod), port))
+    Ok((scheme, Destination::Pod(Arc::new(pod), port)))
 }
 
 fn passed_on(ctx: &RequestContext<'_>, path: &str, body: Bytes) -> Result<http::Request<Bytes>> {
@@ -136,20 +138,18 @@ fn without_own(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-fn passed_back(answer: http::Response<Bytes>) -> Response<Body> {
-    let (mut parts, body) = answer.into_parts();
-    parts.headers = without_own(parts.headers);
+fn passed_back(mut answer: Response<Body>) -> Response<Body> {
+    let headers = without_own(std::mem::take(answer.headers_mut()));
+    *answer.headers_mut() = headers;
     // Otherwise the content type of the API server's own answers would be added.
-    parts
-        .headers
-        .entry(header::CONTENT_TYPE)
-        .or_insert(header::HeaderValue::from_static("application/octet-stream"));
-    Response::from_parts(parts, Body::from(body))
+    let unknown = header::HeaderValue::from_static("application/octet-stream");
+    answer.headers_mut().entry(header::CONTENT_TYPE).or_insert(unknown);
+    answer
 }
 
 /// Answers for a node: its health, and its pods.
 fn node(ctx: &RequestContext<'_>, path: &str) -> Result<Response<Body>> {
-    let (name, _) = target(ctx, "node")?;
+    let (_, name, _) = target(ctx, "node")?;
     let key = ctx.info.key("", name);
     ctx.services.store.get(&key).ok_or_else(|| Status::not_found("", "nodes", name))?;
     match path.trim_end_matches('/') {

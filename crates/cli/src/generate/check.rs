@@ -27,6 +27,7 @@ serde_json = "1"
 
 [profile.dev]
 debug = false
+incremental = false
 "#;
 
 /// Compiles and runs the types, and lists all differences on stderr. Fails if there are any.

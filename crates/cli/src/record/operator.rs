@@ -49,7 +49,11 @@ impl Operator {
                 "its user needs permission to `get` the path /debug/evenkeel",
             )
         })?;
-        Ok(Record::read(text.as_bytes())?)
+        let mut record = Record::read(text.as_bytes())?;
+        if record.name.is_empty() {
+            record.name.clone_from(&self.name);
+        }
+        Ok(record)
     }
 
     fn request(&self, below: &str) -> anyhow::Result<http::Request<Vec<u8>>> {

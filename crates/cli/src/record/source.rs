@@ -30,8 +30,9 @@ pub(crate) struct SourceFlags {
     /// Ask the operator behind this Service, through the proxy of the kubeconfig's API server.
     #[arg(long, value_name = "NAMESPACE/NAME:PORT", conflicts_with_all = ["record", "address"])]
     operator: Option<String>,
-    /// A file with the bearer token for the operator [default: the token of the kubeconfig's user, or else a token of the
-    /// operator's own ServiceAccount, valid for ten minutes].
+    /// A file with the bearer token for the operators [default: for --operator the token of the kubeconfig's user; for
+    /// operators that are found, and for a user without a token, one of the operator's own ServiceAccount, valid for ten
+    /// minutes].
     #[arg(long, value_name = "FILE", conflicts_with = "record")]
     token_file: Option<PathBuf>,
     /// Do not verify the certificate at --address.
@@ -98,16 +99,14 @@ impl SourceFlags {
             return Ok(vec![self.at(address)?]);
         }
         let kube = self.kube().await?;
-        let given = match &self.token_file {
-            Some(path) => Some(read_token(path)?),
-            None => kube.token.clone(),
-        };
+        let of_file = self.token_file.as_deref().map(read_token).transpose()?;
+        let Tokens { for_named, for_found } = tokens(of_file, kube.token.clone());
         if let Some(operator) = &self.operator {
-            return Ok(vec![services::named(&kube.client, operator, given).await?]);
+            return Ok(vec![services::named(&kube.client, operator, for_named).await?]);
         }
         let mut found = vec![Operator::api_server(kube.client.clone())];
         // The record of an embedded cluster includes the operators that run in its process. Others have Services.
-        found.extend(services::all(&kube.client, given).await);
+        found.extend(services::all(&kube.client, for_found).await);
         Ok(found)
     }
 
@@ -123,6 +122,21 @@ impl SourceFlags {
     pub(crate) async fn kube(&self) -> anyhow::Result<Kube> {
         kube(self.kubeconfig.as_deref()).await
     }
+}
+
+/// The tokens that are sent to operators instead of those of their own accounts.
+#[derive(Debug, PartialEq)]
+struct Tokens {
+    /// For the operator that the user has named.
+    for_named: Option<String>,
+    /// For every operator that was found.
+    for_found: Option<String>,
+}
+
+/// Decides who gets which token. Everybody who may create a Service can have it found, and would then get the token of whoever
+/// looks for operators. So only a token that the user has named, or an operator's own one, goes to those that were found.
+fn tokens(of_file: Option<String>, of_kubeconfig: Option<String>) -> Tokens {
+    Tokens { for_named: of_file.clone().or(of_kubeconfig), for_found: of_file }
 }
 
 fn refused(refusals: &[String]) -> anyhow::Error {
@@ -181,4 +195,18 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Record> {
     };
     let json = std::fs::read(path).with_context(failed)?;
     Record::read(&json).with_context(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_token_goes_only_to_an_operator_that_the_user_has_named() {
+        let token = |text: &str| Some(text.to_owned());
+        assert_eq!(tokens(None, token("user")), Tokens { for_named: token("user"), for_found: None });
+        let of_file = Tokens { for_named: token("file"), for_found: token("file") };
+        assert_eq!(tokens(token("file"), token("user")), of_file);
+        assert_eq!(tokens(None, None), Tokens { for_named: None, for_found: None });
+    }
 }

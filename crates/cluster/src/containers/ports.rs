@@ -1,17 +1,26 @@
 //! What listens on the ports of pods and Services.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use evenkeel_apiserver::Body;
 use evenkeel_controllers::node::rules::Selector;
 use evenkeel_streams::{Io, duplex};
 use evenkeel_tree::value::Value;
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
+use http::uri::Scheme;
 use http::{Request, Response, header};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, BodyStream, Full, Limited};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsConnector;
 
 use super::{names_and_images, selects, text};
+use crate::tls;
 
 /// How many bytes the answer of an application may have. The test kit keeps it in memory.
 const ANSWER_MAX_BYTES: usize = 64 << 20;
@@ -117,14 +126,19 @@ impl Answer {
     pub(crate) async fn http(
         self,
         call: PortCall,
+        scheme: &Scheme,
         mut request: Request<Bytes>,
-    ) -> Result<Response<Bytes>, String> {
+    ) -> Result<Response<Body>, String> {
         match self {
             Self::Http(handler) => {
                 request.extensions_mut().insert(call);
-                Ok(handler(request).await)
+                Ok(handler(request).await.map(Body::from))
             }
-            Self::Connection(connect) => over(connect(call).await?, request).await,
+            Self::Connection(connect) => {
+                let io = connect(call).await?;
+                let io = if *scheme == Scheme::HTTPS { over_tls(io).await? } else { io };
+                over(io, request).await
+            }
         }
     }
 
@@ -160,20 +174,43 @@ async fn serve(io: evenkeel_streams::Pipe, handler: HttpHandler, call: PortCall)
     }
 }
 
-/// Sends a request over a connection of its own.
-async fn over(io: Io, mut request: Request<Bytes>) -> Result<Response<Bytes>, String> {
+/// Opens a TLS connection over another one. The certificate may be anybody's.
+async fn over_tls(io: Io) -> Result<Io, String> {
+    let config = tls::client_config(tls::any_certificate()).map_err(|error| error.to_string())?;
+    let name = ServerName::from(IpAddr::from(Ipv4Addr::LOCALHOST));
+    let tls = TlsConnector::from(Arc::new(config)).connect(name, io).await;
+    Ok(Box::new(tls.map_err(|error| format!("the TLS handshake failed: {error}"))?))
+}
+
+/// A task that ends with this value.
+struct EndWithThis(AbortHandle);
+
+impl Drop for EndWithThis {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sends a request over a connection of its own. A body whose length is not known is read as it comes.
+async fn over(io: Io, mut request: Request<Bytes>) -> Result<Response<Body>, String> {
     let told = |error: hyper::Error| error.to_string();
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(io));
     let (mut sender, connection) = handshake.await.map_err(told)?;
-    let driven = tokio::spawn(connection);
+    let driven = EndWithThis(tokio::spawn(connection).abort_handle());
     request.headers_mut().entry(header::HOST).or_insert(header::HeaderValue::from_static("localhost"));
-    let answered = async {
-        let answer = sender.send_request(request.map(Full::new)).await.map_err(told)?;
-        let (parts, body) = answer.into_parts();
-        let body = Limited::new(body, ANSWER_MAX_BYTES).collect().await.map_err(|error| error.to_string())?;
-        Ok(Response::from_parts(parts, body.to_bytes()))
+    let answer = sender.send_request(request.map(Full::new)).await.map_err(told)?;
+    let (parts, body) = answer.into_parts();
+    let body = match body.size_hint().exact() {
+        Some(_) => {
+            let body = Limited::new(body, ANSWER_MAX_BYTES).collect().await;
+            Body::from(body.map_err(|error| error.to_string())?.to_bytes())
+        }
+        // The connection lives as long as its body is read.
+        None => {
+            let frames =
+                BodyStream::new(body).scan((sender, driven), |_, frame| std::future::ready(frame.ok()));
+            Body::stream(frames.filter_map(|frame| std::future::ready(frame.into_data().ok())))
+        }
     };
-    let answer = answered.await;
-    driven.abort();
-    answer
+    Ok(Response::from_parts(parts, body))
 }

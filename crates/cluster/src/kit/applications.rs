@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use evenkeel_apiserver::{ApiServer, Destination, HttpFailure, Status};
+use evenkeel_apiserver::{ApiServer, Body, Destination, HttpFailure, Status};
 use evenkeel_controllers::node::rules::Selector;
 use futures::future::BoxFuture;
+use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Collected};
 use tower::BoxError;
 
 use super::outside::{Outside, OutsideError};
@@ -222,6 +224,13 @@ pub struct HttpError {
     pub why: String,
 }
 
+/// Reads the body of an answer to its end.
+async fn collected(answer: Response<Body>) -> Response<Bytes> {
+    let (parts, body) = answer.into_parts();
+    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    Response::from_parts(parts, body)
+}
+
 impl ClusterHttp {
     /// Sends a request. Its URI must have a host; without a port, it goes to port 80, or 443 for `https`. There is no TLS.
     ///
@@ -252,10 +261,11 @@ impl ClusterHttp {
             Some(HttpFault::LostAnswer) | None => {}
         }
         let to = self.resolve(request.uri())?;
-        let answer = self.containers.send(to, request).await.map_err(|failure| match failure {
-            HttpFailure::Failed(why) => why,
-            _ => "connection refused: no handler answers".to_owned(),
-        });
+        let answer = match self.containers.send(to, Scheme::HTTP, request).await {
+            Ok(answer) => Ok(collected(answer).await),
+            Err(HttpFailure::Failed(why)) => Err(why),
+            Err(_) => Err("connection refused: no handler answers".to_owned()),
+        };
         match fault {
             Some(HttpFault::LostAnswer) => {
                 Err("the connection broke before the answer arrived (injected)".to_owned())

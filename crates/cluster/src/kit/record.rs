@@ -11,11 +11,10 @@ use evenkeel_record::{Controller, Entry, Origin, Record};
 use evenkeel_runtime::Flight;
 use evenkeel_runtime::flight::Position;
 use futures::{Stream, StreamExt as _};
-use tokio::sync::broadcast::{self, error::TryRecvError};
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
-use crate::transport::Moment;
+use crate::transport::{Followed, Moment};
 
 impl Cluster {
     /// Returns everything that was recorded in this cluster: the requests of clients, the reconciles of operators and
@@ -36,7 +35,8 @@ impl Cluster {
     /// ```
     pub fn record(&self) -> Record {
         let mut record = self.record_of(|_| true);
-        record.entries.extend(self.moments().iter().filter_map(|moment| self.entry(moment)));
+        let own = self.recorded_operators();
+        record.entries.extend(self.moments().iter().filter_map(|moment| entry(moment, &own)));
         record.entries.sort_by_key(Entry::at);
         record
     }
@@ -57,8 +57,8 @@ impl Cluster {
             flight.record_after(&mut position);
             (flight, position)
         });
-        let (first, flights) = (Vec::new(), flights.collect());
-        RecordFollower { cluster: self.clone(), first, moments: self.observe(), flights }
+        let flights = flights.collect();
+        RecordFollower { cluster: self.clone(), moments: self.inner.wire.recorder.now(), flights }
     }
 
     /// Makes the API server serve the record at [`RECORD_PATH`], and below it at `stream` as server-sent events whose
@@ -82,9 +82,8 @@ impl Cluster {
 
     /// Returns a reader that first gives the whole record, and then follows it.
     pub fn follow_whole_record(&self) -> RecordFollower {
-        let (moments, later) = self.inner.wire.recorder.moments_and_later();
-        let first = moments.iter().filter_map(|moment| self.entry(moment)).collect();
-        RecordFollower { cluster: self.clone(), first, moments: later, flights: Vec::new() }
+        let moments = self.inner.wire.recorder.oldest();
+        RecordFollower { cluster: self.clone(), moments, flights: Vec::new() }
     }
 
     /// Makes a record without entries.
@@ -108,6 +107,13 @@ impl Cluster {
         of_one.flat_map(|(name, all)| all.into_iter().map(move |flight| (name.clone(), flight))).collect()
     }
 
+    /// The names of the operators that have records of their own, in order, with the built-in controllers.
+    fn recorded_operators(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.inner.operators.lock().keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Returns what one operator recorded, with times counted from the start of this cluster's record.
     fn flown(&self, operator: &str, flight: &Flight, position: &mut Position) -> Record {
         let mut record = flight.record_after(position);
@@ -116,16 +122,16 @@ impl Cluster {
         record.watches.iter_mut().for_each(|it| it.operator = operator.to_owned());
         record
     }
+}
 
-    /// Returns a moment as an entry, unless the operator's own record contains it.
-    fn entry(&self, moment: &Moment) -> Option<Entry> {
-        if let Moment::Request(exchange) = moment
-            && self.inner.operators.lock().contains_key(&*exchange.by)
-        {
-            return None;
-        }
-        moment.entry()
+/// Returns a moment as an entry, unless it is of one of these operators, whose own records contain it.
+fn entry(moment: &Moment, operators: &[String]) -> Option<Entry> {
+    if let Moment::Request(exchange) = moment
+        && operators.binary_search_by(|name| name.as_str().cmp(&exchange.by)).is_ok()
+    {
+        return None;
     }
+    moment.entry()
 }
 
 /// Returns the number of microseconds between two instants.
@@ -149,9 +155,7 @@ const STATE_PERIOD: Duration = Duration::from_secs(5);
 /// A reader that follows the record of a cluster, made by [`Cluster::follow_record`].
 pub struct RecordFollower {
     cluster: Cluster,
-    /// What was recorded before, if the reader wants the whole record and has not got it yet.
-    first: Vec<Entry>,
-    moments: broadcast::Receiver<Moment>,
+    moments: Followed,
     flights: Vec<(Flight, Position)>,
 }
 
@@ -182,20 +186,16 @@ impl RecordFollower {
 
     /// Returns the news as server-sent events.
     pub fn events(self) -> impl Stream<Item = Bytes> + Send + 'static {
-        self.stream().map(|news| Bytes::from(format!("data: {}\n\n", news.to_json())))
+        self.stream().map(|news| Bytes::from(news.to_event()))
     }
 
     /// Returns what was recorded since the last call, with the current state of controllers and watches.
     pub fn news(&mut self) -> Record {
         let mut record = self.cluster.described();
-        record.entries = std::mem::take(&mut self.first);
-        loop {
-            match self.moments.try_recv() {
-                Ok(moment) => record.entries.extend(self.cluster.entry(&moment)),
-                Err(TryRecvError::Lagged(missed)) => record.dropped += missed,
-                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
-            }
-        }
+        let operators = self.cluster.recorded_operators();
+        let recorder = &self.cluster.inner.wire.recorder;
+        record.dropped += recorder
+            .ended_since(&mut self.moments, |moment| record.entries.extend(entry(moment, &operators)));
         let flights = self.cluster.flights();
         self.flights.retain(|(known, _)| flights.iter().any(|(_, flight)| flight.is_same(known)));
         for (operator, flight) in flights {

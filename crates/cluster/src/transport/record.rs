@@ -24,6 +24,8 @@ pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 const MOST_KEPT: usize = 16 * 1024;
 /// How many moments an observer may be behind before it misses some: what happens in a busy cluster in 0.1 s.
 const MOST_UNSEEN: usize = 2048;
+/// How many moments a follower reads before others may record again: less than 0.1 ms of work.
+const READ_AT_ONCE: usize = 32;
 /// How many lines of the timeline a failed test shows: a screen.
 const TIMELINE_LINES: usize = 40;
 /// The name of the test in the timeline, as the one that injects faults.
@@ -192,6 +194,11 @@ struct Kept {
     /// The number of the first moment that is kept; older ones were dropped.
     first: u64,
     moments: VecDeque<Moment>,
+    /// The numbers of the moments that ended last, in that order: followers of the record read along it. As many as there
+    /// are moments, which makes 128 KiB.
+    ended: VecDeque<u64>,
+    /// How many moments have ended since the start.
+    ended_count: u64,
     /// The number of the moment where `writes()` begins.
     mark: u64,
     /// The number of the moment where the timeline begins.
@@ -208,7 +215,31 @@ impl Kept {
         self.moments.push_back(moment);
         self.first + self.moments.len() as u64 - 1
     }
+
+    /// Lets followers see the moment.
+    fn end(&mut self, number: u64) {
+        if self.ended.len() == MOST_KEPT {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(number);
+        self.ended_count += 1;
+    }
+
+    /// The position of the oldest moment that can be followed.
+    fn oldest_ended(&self) -> u64 {
+        self.ended_count - self.ended.len() as u64
+    }
+
+    /// The moment with this number, if it is kept.
+    fn moment(&self, number: u64) -> Option<&Moment> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.moments.get(at)
+    }
 }
+
+/// A position among the moments that have ended, for a reader that follows the record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Followed(u64);
 
 impl Recorder {
     pub(crate) fn new() -> Self {
@@ -248,6 +279,7 @@ impl Recorder {
             exchange.outcome = outcome;
             exchange.took = self.start.elapsed().saturating_sub(exchange.at);
             self.tell(|| moment.clone());
+            kept.end(number);
         }
     }
 
@@ -267,10 +299,15 @@ impl Recorder {
             took: begun.elapsed(),
             is_forbidden: false,
         };
-        let moment = Moment::Request(exchange);
+        self.ended(Moment::Request(exchange));
+    }
+
+    /// Records a moment that has ended.
+    fn ended(&self, moment: Moment) {
         let mut kept = self.kept.lock();
         self.tell(|| moment.clone());
-        kept.push(moment);
+        let number = kept.push(moment);
+        kept.end(number);
     }
 
     /// Records that a request was forbidden because its client lacks a permission.
@@ -297,10 +334,7 @@ impl Recorder {
 
     /// Records what the test did to the cluster.
     pub(crate) fn disturbed(&self, what: impl Into<String>) {
-        let moment = Moment::Disturbance { at: self.start.elapsed(), what: what.into() };
-        let mut kept = self.kept.lock();
-        self.tell(|| moment.clone());
-        kept.push(moment);
+        self.ended(Moment::Disturbance { at: self.start.elapsed(), what: what.into() });
     }
 
     fn push(&self, moment: Moment) -> u64 {
@@ -319,12 +353,40 @@ impl Recorder {
         self.start
     }
 
-    /// Returns every moment that is kept since the timeline began, and a receiver of those that are answered later.
-    pub(crate) fn moments_and_later(&self) -> (Vec<Moment>, broadcast::Receiver<Moment>) {
-        // Answers are told while the moments are locked, so that none is missed or seen twice.
-        let kept = self.kept.lock();
-        let before = usize::try_from(kept.beginning.saturating_sub(kept.first)).unwrap_or(usize::MAX);
-        (kept.moments.iter().skip(before).cloned().collect(), self.observers.subscribe())
+    /// The position of a reader that wants what ends from now on.
+    pub(crate) fn now(&self) -> Followed {
+        Followed(self.kept.lock().ended_count)
+    }
+
+    /// The position of a reader that wants everything that is kept.
+    pub(crate) fn oldest(&self) -> Followed {
+        Followed(self.kept.lock().oldest_ended())
+    }
+
+    /// Calls `each` with the requests, calls of webhooks and disturbances that have ended since `position`, in that order,
+    /// and moves `position` on. Returns how many of them were dropped before they could be read. Moments from before the
+    /// beginning of the timeline are left out.
+    pub(crate) fn ended_since(&self, position: &mut Followed, mut each: impl FnMut(&Moment)) -> u64 {
+        let mut missed = 0;
+        loop {
+            // Requests wait for this lock, so that it is given back between the parts.
+            let kept = self.kept.lock();
+            let oldest = kept.oldest_ended();
+            missed += oldest.saturating_sub(position.0);
+            let begin = usize::try_from(position.0.saturating_sub(oldest)).unwrap_or(usize::MAX);
+            let begin = begin.min(kept.ended.len());
+            let end = kept.ended.len().min(begin + READ_AT_ONCE);
+            for &number in kept.ended.range(begin..end).filter(|number| **number >= kept.beginning) {
+                match kept.moment(number) {
+                    Some(moment) => each(moment),
+                    None => missed += 1,
+                }
+            }
+            *position = Followed(oldest + end as u64);
+            if end == kept.ended.len() {
+                return missed;
+            }
+        }
     }
 
     pub(crate) fn observe(&self) -> broadcast::Receiver<Moment> {
@@ -479,6 +541,45 @@ fn line(f: &mut fmt::Formatter<'_>, at: Duration, by: &str, text: &str) -> fmt::
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A follower sees what has ended, once, in the order in which it ended, and learns how much it has missed.
+    #[tokio::test(start_paused = true)]
+    async fn a_follower_sees_each_moment_once_when_it_has_ended() {
+        let recorder = Recorder::new();
+        recorder.disturbed("before the timeline");
+        recorder.begin();
+        let (by, body): (Arc<str>, _) = ("op".into(), Bytes::new());
+        let ask = |path: &str| {
+            recorder.asked(Asked { by: &by, verb: "get", method: &Method::GET, path, body: &body })
+        };
+        let read = |position: &mut Followed| {
+            let mut seen = Vec::new();
+            let missed = recorder.ended_since(position, |moment| match moment {
+                Moment::Request(exchange) => seen.push(exchange.path.clone()),
+                Moment::Disturbance { what, .. } => seen.push(what.clone()),
+                other => panic!("{other:?}"),
+            });
+            (seen.join(" "), missed)
+        };
+        let answer = |number| {
+            recorder.answered(number, Outcome::Answered { status: 200, wrote: None, fault: None });
+        };
+        let (mut whole, mut later) = (recorder.oldest(), recorder.now());
+        let (first, second) = (ask("/a"), ask("/b"));
+        assert_eq!(read(&mut whole), (String::new(), 0), "none has ended");
+        answer(second);
+        recorder.disturbed("cut");
+        answer(first);
+        assert_eq!(read(&mut whole), ("/b cut /a".to_owned(), 0));
+        assert_eq!(read(&mut whole), (String::new(), 0));
+        assert_eq!(read(&mut later), ("/b cut /a".to_owned(), 0));
+        for at in 0..MOST_KEPT + READ_AT_ONCE + 1 {
+            recorder.disturbed(at.to_string());
+        }
+        let (seen, missed) = read(&mut whole);
+        assert_eq!((seen.split(' ').count(), missed), (MOST_KEPT, READ_AT_ONCE as u64 + 1));
+        assert_eq!(read(&mut recorder.oldest()).1, 0, "a reader that begins now has missed nothing");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn writes_are_counted_from_the_mark() {

@@ -4,6 +4,7 @@
 
 mod https;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, AttachParams, AttachedProcess, LogParams, TerminalSize};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsAcceptor;
 
 /// A running pod `name` with these containers.
 async fn pod(cluster: &Cluster, name: &str, containers: &[&str]) -> Api<Pod> {
@@ -361,6 +363,67 @@ fn names_addresses_and_proxies_lead_to_the_application() {
             "nothing is ready"
         );
     });
+}
+
+/// An operator serves its record over TLS with a certificate of its own, and the record grows for as long as it is read.
+#[test]
+fn a_proxy_speaks_tls_and_passes_on_what_grows() {
+    run(options(), |cluster| async move {
+        pod(&cluster, "web", &["web"]).await;
+        let service = json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [
+            {"name": "https", "port": 443, "targetPort": 8443},
+        ]}});
+        cluster.apply::<Service>(serde_json::from_value(service).unwrap()).await.unwrap();
+        cluster.settled().await;
+        let more = Arc::new(tokio::sync::Notify::new());
+        let (config, may_go_on) = (Arc::new(anybodys_certificate()), more.clone());
+        cluster.connect_pods(PodSelector::all(), Some(8443), move |_| {
+            let (near, far) = tokio::io::duplex(64 << 10);
+            let (acceptor, may_go_on) = (TlsAcceptor::from(config.clone()), may_go_on.clone());
+            tokio::spawn(async move {
+                // A client that does not speak TLS gets no answer.
+                let Ok(mut tls) = acceptor.accept(far).await else { return };
+                let mut head = [0; 4096];
+                let length = tls.read(&mut head).await.unwrap();
+                let asked = String::from_utf8_lossy(&head[..length]).lines().next().unwrap().to_owned();
+                let begin = format!(
+                    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{asked}\n\r\n",
+                    asked.len() + 1
+                );
+                tls.write_all(begin.as_bytes()).await.unwrap();
+                tls.flush().await.unwrap();
+                may_go_on.notified().await;
+                tls.write_all(b"5\r\nmore\n\r\n0\r\n\r\n").await.unwrap();
+                tls.flush().await.unwrap();
+            });
+            async move { Ok(Box::new(near) as _) }
+        });
+        for place in ["pods/https:web:8443", "services/https:web:443", "services/https:web:https"] {
+            let path = format!("/api/v1/namespaces/default/{place}/proxy/stream");
+            let request = Request::get(path).body(Vec::new()).unwrap();
+            let mut lines = cluster.client().request_stream(request).await.unwrap().lines();
+            assert_eq!(lines.next().await.unwrap().unwrap(), "GET /stream HTTP/1.1", "{place}");
+            more.notify_one();
+            assert_eq!(lines.next().await.unwrap().unwrap(), "more", "{place}");
+            assert!(lines.next().await.is_none(), "{place}");
+        }
+        let plain =
+            Request::get("/api/v1/namespaces/default/services/web:443/proxy/").body(Vec::new()).unwrap();
+        let (code, why) = refused(cluster.client().request_text(plain).await);
+        assert!(code == 503 && why.contains("error trying to reach service"), "{code} {why}");
+    });
+}
+
+/// A TLS server with a certificate that no authority has signed.
+fn anybodys_certificate() -> rustls::ServerConfig {
+    let made = rcgen::generate_simple_self_signed(["operator".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap()
 }
 
 #[test]

@@ -315,6 +315,9 @@ pub mod v1 {
         /// Nothing is in it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub other: Option<BoatEmpty>,
+        #[schemars(extend("enum" = ["ketch", "sloop"], "nullable" = true))]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub rig: Option<BoatSpecRig>,
         /// Turns the text.
         #[schemars(extend("description" = "Turns\u{202e} the text."))]
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -340,6 +343,10 @@ pub mod v1 {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(with = "Option<Vec<String>>")]
         pub times: Option<Vec<Time>>,
+        #[schemars(range(max = 9.223372036854776e+18f64))]
+        #[schemars(extend("format" = null))]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tonnage: Option<i64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub r#type: Option<String>,
         #[schemars(range(min = 0.5f64))]
@@ -429,6 +436,14 @@ pub mod v1 {
     pub enum BoatSpecNothing {
         #[serde(rename = "a")]
         A,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum BoatSpecRig {
+        #[serde(rename = "ketch")]
+        Ketch,
+        #[serde(rename = "sloop")]
+        Sloop,
     }
 
     /// Turns the text.

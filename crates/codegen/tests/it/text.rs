@@ -83,6 +83,19 @@ fn a_spec_that_cannot_be_made_up_is_noted() {
     assert!(generated.source.contains("// - ships.example.com v1: spec: an object may leave it out"));
 }
 
+/// Kubernetes reads limits as floats, so that the greatest integer is not what it says.
+#[test]
+fn a_limit_beyond_the_exact_floats_is_a_float() {
+    let spec = json!({"type": "object", "properties": {"a": {"type": "integer", "maximum": i64::MAX}}});
+    let definition = definition("Ship", spec);
+    let generated = generate(&[definition.clone()], Crates::Direct).unwrap();
+    assert!(generated.source.contains("range(max = 9.223372036854776e+18f64)"), "{}", generated.source);
+    let mut produced = definition.clone();
+    let limit = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/a/maximum";
+    *produced.pointer_mut(limit).unwrap() = json!(9.223372036854776e18);
+    assert_eq!(evenkeel_codegen::compare(&definition, &produced), []);
+}
+
 #[test]
 fn what_is_no_definition_is_refused() {
     let refusal = |object: Value| generate(&[object], Crates::Direct).unwrap_err();
@@ -93,6 +106,10 @@ fn what_is_no_definition_is_refused() {
     let mut nameless = definition("Ship", json!({"type": "object"}));
     nameless["spec"]["names"] = json!({});
     assert_eq!(refusal(nameless).to_string(), "ships.example.com has no /spec/names/kind");
+    let mut bare = definition("Ship", json!({"type": "object"}));
+    bare["spec"]["versions"][0].as_object_mut().unwrap().remove("schema");
+    let missing = "ships.example.com has no /spec/versions/*/schema/openAPIV3Schema";
+    assert_eq!(refusal(bare).to_string(), missing);
     let loose = definition("Ship", json!({"properties": {"a": {}}}));
     let refused = refusal(loose).to_string();
     assert!(refused.starts_with("the schema of ships.example.com v1 is not structural: "), "{refused}");

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use evenkeel_record::Change;
+use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use kube::core::params::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
@@ -358,39 +360,51 @@ impl<'a, K: Object> Objects<'a, K> {
         request: Unsent,
     ) -> Result<K, ContextError> {
         self.inner.scope.throttle().await;
-        let records = self.inner.scope.records;
-        let written = request.as_ref().ok().filter(|_| records).map(|request| request.body().clone());
-        let before = self.cache().ok().filter(|_| records).and_then(|cache| cache.get(key));
+        let body = self.noted_body(&request);
+        let before = self.cache().ok().filter(|_| body.is_some()).and_then(|cache| cache.get(key));
         let bytes = self.send(verb, key, request).await?;
         let object: K = self.parse(verb, key, &bytes)?;
-        if records {
-            self.note_write(before.as_deref(), &object, &written.unwrap_or_default());
+        if let Some(body) = body {
+            self.note_write(before.as_deref(), &object, &body);
         }
         self.remember_object(&object);
         Ok(object)
     }
 
-    /// Tells the flight recorder which fields a write changed. `before` is the object as the cache had it, `written` is
-    /// the body of the request.
-    fn note_write(&self, before: Option<&K>, after: &K, written: &[u8]) {
+    /// The body of a write, if the flight recorder is on: it says what the write may have changed. All fields of a created
+    /// object are new, so that its body is not looked at.
+    pub(super) fn noted_body(&self, request: &Unsent) -> Option<flight::Body> {
+        let request = request.as_ref().ok().filter(|_| self.inner.scope.records)?;
+        let body = match *request.method() {
+            Method::POST => Vec::new(),
+            _ => request.body().clone(),
+        };
+        Some(flight::Body::new(body, request.method() == Method::PATCH))
+    }
+
+    /// Tells the flight recorder which fields a write changed. `before` is the object as the cache had it, `body` is that of
+    /// the request.
+    fn note_write(&self, before: Option<&K>, after: &K, body: &flight::Body) {
         let version = |object: &K| object.meta().resource_version.clone();
         if before.is_some_and(|before| version(before) == version(after)) {
             return;
         }
-        // A patch names the fields that it writes, whereas an update contains all fields.
-        let patch = serde_json::from_slice::<Value>(written).ok().filter(Value::is_object);
-        let changed = match before {
-            Some(before) => {
-                let json = |object: &K| serde_json::to_value(object).unwrap_or_default();
-                let kind = K::kind(&self.dynamic);
-                let sensitive = self.inner.scope.sensitive.read();
-                flight::changes(&kind, &json(before), &json(after), patch.as_ref(), &sensitive)
-            }
-            None => patch.as_ref().map(flight::fields).unwrap_or_default(),
-        };
+        let name = after.meta().name.as_deref().unwrap_or_default();
         let revision = version(after).and_then(|version| version.parse().ok()).unwrap_or_default();
-        let name: Arc<str> = after.meta().name.as_deref().unwrap_or_default().into();
-        self.inner.tally.lock().notes.changed(&name, revision, changed);
+        self.note_changes(name, revision, || match before {
+            Some(before) => {
+                let kind = K::kind(&self.dynamic);
+                flight::changes(&kind, before, after, body, &self.inner.scope.sensitive.read())
+            }
+            None => flight::fields(body),
+        });
+    }
+
+    /// Tells the flight recorder what the last request changed. `find` is called only if the answer is kept.
+    pub(super) fn note_changes(&self, name: &str, revision: u64, find: impl FnOnce() -> (Vec<Change>, u64)) {
+        let Some(method) = self.inner.tally.lock().notes.last_method() else { return };
+        let changed = if method == Method::POST { Default::default() } else { find() };
+        self.inner.tally.lock().notes.changed(name, revision, changed);
     }
 
     /// Remembers a write that was made through the client; `object` is the server's answer.

@@ -6,7 +6,6 @@
 use kube::core::params::Patch;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::Objects;
 use super::objects::Unsent;
@@ -77,14 +76,13 @@ impl<K: Object> Objects<'_, K> {
         request: Unsent,
     ) -> Result<Request, ContextError> {
         self.inner.scope.throttle().await;
-        let records = self.inner.scope.records;
-        let written = request.as_ref().ok().filter(|_| records).map(|request| request.body().clone());
+        let body = self.noted_body(&request);
         let bytes = self.send(verb, key, request).await?;
         let Answer { metadata } = self.parse(verb, key, &bytes)?;
         let (key, uid) = (metadata.key(), metadata.uid.clone());
         if let Some(expected) = metadata.expected() {
-            if records {
-                self.note_sent(&key, &expected, &written.unwrap_or_default());
+            if let Some(body) = body {
+                self.note_sent(&key, &expected, &body);
             }
             self.remember(Written { resource: self.resource(), key: key.clone(), uid, expected });
         }
@@ -93,13 +91,11 @@ impl<K: Object> Objects<'_, K> {
 
     /// Tells the flight recorder which fields a write sent. Their previous values are unknown, because the response was
     /// not decoded.
-    fn note_sent(&self, key: &Request, expected: &Expected, written: &[u8]) {
-        let sent = serde_json::from_slice::<Value>(written).ok().filter(Value::is_object);
-        let changed = sent.as_ref().map(flight::fields).unwrap_or_default();
+    fn note_sent(&self, key: &Request, expected: &Expected, body: &flight::Body) {
         let revision = match expected {
             Expected::Version(version) => version.parse().unwrap_or_default(),
             Expected::Gone => 0,
         };
-        self.inner.tally.lock().notes.changed(&key.name, revision, changed);
+        self.note_changes(&key.name, revision, || flight::fields(body));
     }
 }

@@ -102,13 +102,19 @@ impl Notes {
         self.reads.push(ReadNote { kind: std::any::type_name::<K>(), key: key.clone(), revision });
     }
 
+    /// The method of the last request, if that request is kept.
+    pub(crate) fn last_method(&self) -> Option<Method> {
+        let kept = self.more_requests == 0;
+        self.requests.last().filter(|_| kept).map(|sent| sent.method.clone())
+    }
+
     /// Notes what the last request changed.
-    pub(crate) fn changed(&mut self, name: &Arc<str>, revision: u64, (changes, more): (Vec<Change>, u64)) {
+    pub(crate) fn changed(&mut self, name: &str, revision: u64, (changes, more): (Vec<Change>, u64)) {
         let Some(sent) = self.last() else { return };
         sent.revision = revision;
         if sent.method == Method::POST {
             // All fields of a created object are new, so no changes are kept.
-            sent.created = Some(name.clone());
+            sent.created = Some(name.into());
             return;
         }
         sent.changes = changes;

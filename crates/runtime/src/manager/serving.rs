@@ -244,8 +244,7 @@ fn events(flight: Flight, stop: CancellationToken) -> UnsyncBoxBody<bytes::Bytes
         if !is_first {
             tokio::time::sleep(NEWS_PERIOD).await;
         }
-        let news = flight.record_after(&mut position).to_json();
-        let event = bytes::Bytes::from(format!("data: {news}\n\n"));
+        let event = bytes::Bytes::from(flight.record_after(&mut position).to_event());
         Some((Ok(hyper::body::Frame::data(event)), (flight, position, false)))
     });
     StreamBody::new(news.take_until(stop.cancelled_owned())).boxed_unsync()

@@ -82,7 +82,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Reads a subject in DER; `None` if it is malformed. As in Go, values that are no text are skipped.
+    /// Reads a subject in DER; `None` if it is malformed. As in Go, values that are not text are skipped.
     pub fn from_der(der: &[u8]) -> Option<Self> {
         let mut subject = Self::default();
         for part in Der(Der(der).only(SEQUENCE)?).all()? {

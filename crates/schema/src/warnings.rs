@@ -240,17 +240,20 @@ fn repeats(spec: &Value, list: &str, field: &str, at: &str, warnings: &mut Vec<S
 fn fractions(container: &Value, at: &str, warnings: &mut Vec<String>) {
     for resource in ["memory", "ephemeral-storage"] {
         for list in ["limits", "requests"] {
-            let quantity = get(container, &["resources", list, resource]).map(Quantity::from_json);
-            if let Some(Ok(quantity)) = quantity
-                && !quantity.is_whole()
-            {
-                let text = go::quote(&quantity.to_string());
-                warnings.push(format!(
-                    "{at}.resources.{list}[{resource}]: fractional byte value {text} is invalid, must be an integer"
-                ));
-            }
+            warnings.extend(fraction(container, at, list, resource));
         }
     }
+}
+
+/// Warns about an amount in `resources` that is not a whole number of bytes.
+fn fraction(object: &Value, at: &str, list: &str, resource: &str) -> Option<String> {
+    let quantity = Quantity::from_json(get(object, &["resources", list, resource])?).ok()?;
+    let text = go::quote(&quantity.to_string());
+    (!quantity.is_whole()).then(|| {
+        format!(
+            "{at}.resources.{list}[{resource}]: fractional byte value {text} is invalid, must be an integer"
+        )
+    })
 }
 
 /// A variable may be built on an earlier one of its name; anything else hides that one.

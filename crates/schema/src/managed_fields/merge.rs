@@ -3,10 +3,10 @@
 //! The merge visits only the fields of the configuration and records the differences on the way, so that a small
 //! configuration costs little, however large the object is.
 
-use super::compare::{Comparison, Found, aligned, same_scalar, visit, visit_items};
+use super::compare::{Comparison, Found, aligned, visit, visit_items};
 use super::items::Index;
 use super::typed::{Atom, ListView, MapView, Node};
-use crate::json::{Map, Value, same};
+use crate::json::{Map, Value, same, same_scalar};
 
 /// The result of a merge.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use super::decode::{SCHEMA, first_bad_base64};
 use super::go_type::{self, Custom};
-use crate::json::{Map, Value};
+use crate::json::{Map, Value, same_scalar};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 use crate::types::{self, Schema, Type};
@@ -60,23 +60,18 @@ fn beside<'v>(
     })
 }
 
-fn same_scalar(value: &Value, known: Option<&Value>) -> bool {
-    match (value, known) {
-        (Value::String(a), Some(Value::String(b))) => a == b,
-        (Value::Number(a), Some(Value::Number(b))) => a == b,
-        (Value::Bool(a), Some(Value::Bool(b))) => a == b,
-        _ => false,
-    }
+fn is_same_scalar(value: &Value, known: Option<&Value>) -> bool {
+    known.is_some_and(|known| same_scalar(value, known))
 }
 
 fn fits_map(values: &Schema, map: &Map<String, Value>, known: Option<&Value>) -> bool {
-    beside(map, known).all(|(_, value, known)| same_scalar(value, known) || fits(values, value, known))
+    beside(map, known).all(|(_, value, known)| is_same_scalar(value, known) || fits(values, value, known))
 }
 
 fn fits_fields(schema: &Schema, map: &Map<String, Value>, known: Option<&Value>) -> bool {
     let fields = schema.fields();
     beside(map, known).all(|(name, value, known)| {
-        same_scalar(value, known) || fields.get(name).is_some_and(|field| fits(field, value, known))
+        is_same_scalar(value, known) || fields.get(name).is_some_and(|field| fits(field, value, known))
     })
 }
 

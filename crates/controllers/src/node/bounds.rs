@@ -1,7 +1,7 @@
-//! What the commands of simulated containers may take together: one pod, and all pods of a cluster.
+//! Bounds on what the commands of simulated containers use, for one pod and for all pods of a cluster.
 //!
-//! A pod can have thousands of containers, and a cluster thousands of pods. Bounds of a single command would be multiplied
-//! by that.
+//! A pod can have thousands of containers, and a cluster thousands of pods. A bound for each command alone would allow
+//! thousands of times as much.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -10,32 +10,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::behaviour::LogLine;
 
-/// What the commands that start in one look at a pod may cost together: the bytes that they expand, read and write, with
-/// something for each word, step and file. Commands of tests cost some kilobytes.
+/// The budget of all commands that start in one look at a pod: the bytes that they expand, read and write, plus a
+/// constant for each word, step and file. Typical commands of tests cost some kilobytes.
 const EFFORT: usize = 16 << 20;
 
-/// What all lines that commands have printed may take together, in bytes.
+/// How many bytes all lines that commands have printed may take together.
 const PRINTED_MAX: usize = 128 << 20;
 
-/// What a line takes besides its text.
+/// How many bytes a line takes besides its text.
 const LINE_COST: usize = size_of::<LogLine>();
 
-/// What the commands of one pod may still cost in the present look.
+/// The rest of the budget of a pod's commands in one look at the pod.
 #[derive(Debug)]
 pub(crate) struct Effort(Cell<usize>);
 
 impl Effort {
-    /// The effort for one look at a pod.
+    /// The whole budget for one look at a pod.
     pub(crate) fn new() -> Self {
         Self(Cell::new(EFFORT))
     }
 
-    /// What is left.
+    /// Returns how much of the budget is left.
     pub(crate) fn left(&self) -> usize {
         self.0.get()
     }
 
-    /// Takes a part of the effort. Returns `None`, and leaves nothing, if that is more than there is.
+    /// Spends a part of the budget. If less than that is left, spends all of it and returns `None`.
     pub(crate) fn spend(&self, cost: usize) -> Option<()> {
         let left = self.0.get().checked_sub(cost);
         self.0.set(left.unwrap_or(0));
@@ -47,7 +47,7 @@ impl Effort {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrintRoom(Arc<AtomicUsize>);
 
-/// The lines of a run. The lines of a command take room as long as somebody has them.
+/// The lines of a run. Lines that a command printed count against its [`PrintRoom`] until the last clone is dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Printed(Arc<Lines>);
 

@@ -320,7 +320,7 @@ async fn finish(ctx: &Ctx<Kubelets>, pod: &Pod, (node, uid): (usize, &str), step
     let kubelets = ctx.state();
     if let Some(status) = &step.status {
         let written = write_status(ctx, &POD, pod, status).await.ignore_not_found()?;
-        // Nobody would drop the logs of a pod that is gone.
+        // If the pod is gone, its log would never be dropped.
         if written.is_some() {
             for (container, lines) in step.started {
                 begin_log(ctx, uid, &container, lines, status);

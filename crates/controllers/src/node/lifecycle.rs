@@ -46,7 +46,7 @@ pub(crate) struct PodMemory {
     mounting: Option<Instant>,
     /// When the pod began to stop.
     stopping: Option<Instant>,
-    /// What was missing when the last events were recorded.
+    /// The missing objects that the last recorded events named.
     told: Vec<String>,
 }
 
@@ -471,13 +471,13 @@ impl<'a> Look<'a, '_> {
         }
     }
 
-    /// Returns what the command of a container does when it is told to stop, if it says so.
+    /// Returns how a container's command reacts to SIGTERM, if it sets a `trap`; see [`Run::stops`].
     fn told_stop(&self, container: &Tree) -> Option<Option<(Duration, i32)>> {
         self.memory.containers.get(name(container))?.as_ref()?.stops()
     }
 }
 
-/// Returns the resources of all containers as the events about a resize tell them: as JSON, in kubelet's order.
+/// Returns the resources of all containers in the form that the events about a resize have: JSON, in kubelet's order.
 fn resize_summary(pod: &Pod) -> String {
     let lists = [("initContainers", INIT_CONTAINERS.0), ("containers", CONTAINERS.0)];
     let mut parts = Vec::with_capacity(3);

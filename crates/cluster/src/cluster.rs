@@ -133,8 +133,8 @@ impl Cluster {
         new_client(&self.inner.wire, user, Some(User::new(user, groups)))
     }
 
-    /// A client as this handle's user, whose requests are not recorded: for tools that look at the cluster, and are not
-    /// what they look at.
+    /// A client as this handle's user, whose requests are not recorded: for tools that observe the cluster and must not
+    /// appear in what they observe.
     pub fn quiet_client(&self) -> Client {
         let (wire, by, user) =
             (self.inner.wire.clone(), self.user.name.as_str().into(), (*self.user).clone());

@@ -22,7 +22,7 @@ const ANSWER_MAX_BYTES: usize = 64 << 20;
 pub struct PortCall {
     /// The namespace of the pod or the Service.
     pub namespace: String,
-    /// The name of the pod that answers; empty for a Service whose endpoints are no pods.
+    /// The name of the pod that answers; empty for a Service whose endpoints are not pods.
     pub pod: String,
     /// The name of the Service that the client called; empty if it called a pod.
     pub service: String,

@@ -143,8 +143,8 @@ impl Cluster {
         self.inner.containers.listen(Listener { whom, port: Some(port), answer: answer(handler) });
     }
 
-    /// Connects what clients send to the ports of the selected pods with something else, such as a program on this
-    /// machine. `None` as the port stands for all ports. The error of the closure is the reason that clients are told.
+    /// Forwards connections to a port of the selected pods to something else, such as a program on this machine. `None`
+    /// stands for all ports. If the closure fails, clients are told its error as the reason.
     ///
     /// Has no effect on a remote cluster.
     pub fn connect_pods<F>(

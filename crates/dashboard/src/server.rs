@@ -95,7 +95,7 @@ struct Shared {
 
 /// The object that a page asks to have explained.
 #[derive(Deserialize)]
-struct Asked {
+struct WhyRequest {
     /// The kind, or the plural with its group.
     kind: String,
     namespace: Option<String>,
@@ -319,9 +319,10 @@ impl Shared {
     /// Explains an object in one line, from the record if the user may read it, and from what the user may read of the
     /// cluster.
     async fn why(&self, session: &Session, body: Incoming) -> Response<Body> {
-        let asked =
-            read(body, LOGIN_MAX_BYTES).await.and_then(|bytes| serde_json::from_slice::<Asked>(&bytes).ok());
-        let Some(Asked { kind, namespace, name }) = asked else {
+        let asked = read(body, LOGIN_MAX_BYTES)
+            .await
+            .and_then(|bytes| serde_json::from_slice::<WhyRequest>(&bytes).ok());
+        let Some(WhyRequest { kind, namespace, name }) = asked else {
             return answer::refused(StatusCode::BAD_REQUEST, "name a kind and an object");
         };
         let client = session.quiet.as_ref();

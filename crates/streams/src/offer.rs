@@ -184,7 +184,7 @@ impl Offer {
                 command_channels(io, (codec, form), streams, command, station.as_ref()).await;
             }
             Protocol::CommandStreams(form, resizes) => {
-                let asked = spdy::Asked { streams, form, resizes };
+                let asked = spdy::CommandRequest { streams, form, resizes };
                 spdy::serve_command(io, asked, command, station.as_ref()).await;
             }
             // An offer for ports serves no command.

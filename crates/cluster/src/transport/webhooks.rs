@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tower::{BoxError, ServiceExt as _};
 
-use super::record::{Asked, Outcome, Recorder};
+use super::record::{Outcome, OutgoingRequest, Recorder};
 use crate::webhooks::{self, ANSWER_BYTES_MAX, Webhooks, content_type};
 
 /// The port of a webhook whose URL has none.
@@ -266,7 +266,7 @@ impl WebhookTransport {
     fn note(&self, url: &str, body: &Bytes) -> Option<u64> {
         self.records.then(|| {
             let method = &http::Method::POST;
-            self.recorder.called(Asked { by: &self.by, verb: "call", method, path: url, body })
+            self.recorder.called(OutgoingRequest { by: &self.by, verb: "call", method, path: url, body })
         })
     }
 }

@@ -256,7 +256,7 @@ fn fraction(object: &Value, at: &str, list: &str, resource: &str) -> Option<Stri
     })
 }
 
-/// A variable may be built on an earlier one of its name; anything else hides that one.
+/// Warns about variables that hide an earlier one with their name. A variable that refers to the earlier one is fine.
 fn hidden_variables(container: &Value, at: &str, warnings: &mut Vec<String>) {
     let variables = container.list("env");
     for (index, variable) in variables.iter().enumerate() {
@@ -307,7 +307,7 @@ fn print_port(port: &Value) -> String {
     )
 }
 
-/// How two ports of one number and protocol are in each other's way.
+/// How two ports with the same number and protocol conflict.
 fn clash(port: &Value, other: &Value) -> Option<&'static str> {
     let host = |port: &Value| port.int("hostPort").unwrap_or_default();
     let (ip, other_ip) = (port.str("hostIP"), other.str("hostIP"));

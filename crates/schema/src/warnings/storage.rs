@@ -18,7 +18,7 @@ const POD_VOLUMES: [(&str, &str); 9] = [
     ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
-/// The kinds of PersistentVolumes with a warning, in its order.
+/// The kinds of PersistentVolumes with a warning, in Kubernetes' order.
 const PERSISTENT_VOLUMES: [&str; 6] =
     ["cephfs", "photonPersistentDisk", "scaleIO", "storageOS", "glusterfs", "rbd"];
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";

@@ -115,11 +115,11 @@ enum TooLong {
     ForEffort,
 }
 
-/// Returns the words of a container's command, the variables that the node knows, and whether these are all.
-fn arguments(
-    container: &Tree,
-    site: &Site<'_>,
-) -> Result<(Vec<String>, BTreeMap<String, String>, bool), TooLong> {
+/// The words of a container's command, the variables that the node knows, and whether these are all.
+type Arguments = (Vec<String>, BTreeMap<String, String>, bool);
+
+/// Expands the variables in the command of a container.
+fn arguments(container: &Tree, site: &Site<'_>) -> Result<Arguments, TooLong> {
     let room_before = ARGUMENTS_BYTES_MAX.min(site.effort.left());
     let mut room = room_before;
     let mut expand = || {

@@ -172,7 +172,7 @@ impl Cluster {
     ///
     /// ```no_run
     /// # async fn run(cluster: evenkeel_cluster::Cluster) -> Result<(), Box<dyn std::error::Error>> {
-    /// use evenkeel_cluster::ServeOptions;
+    /// use evenkeel_cluster::serve::ServeOptions;
     /// let server = cluster.serve(ServeOptions::default()).await?;
     /// server.write_kubeconfig("kubeconfig".as_ref())?;           // for kubectl, and clients in other processes
     /// println!("{}", server.url());

@@ -3,7 +3,7 @@
 mod rule;
 
 pub use rule::Rule;
-pub(crate) use rule::{missing, quoted_list};
+pub(crate) use rule::missing;
 
 use evenkeel_request_info::ResourcePath;
 

@@ -14,6 +14,7 @@ mod review;
 use std::sync::{Arc, OnceLock};
 
 use evenkeel_env::Env;
+use evenkeel_schema::go::quote_list;
 use evenkeel_store::Store;
 use parking_lot::RwLock;
 
@@ -105,8 +106,8 @@ impl Authentication {
         if good.is_empty() {
             return Err(format!(
                 "token audiences {} is invalid for the target audiences {}",
-                quoted(&claims.audiences),
-                quoted(audiences)
+                quote_list(&claims.audiences),
+                quote_list(audiences)
             ));
         }
         let user = account::check(&self.store, self.env.now(), &claims)?;
@@ -129,12 +130,6 @@ impl Authentication {
         let claims = token.claims(self.env.now(), id.clone());
         (jwt::sign(&claims, self.key()), id)
     }
-}
-
-/// Prints a list of strings like Go's `%q`.
-fn quoted(texts: &[String]) -> String {
-    let texts: Vec<String> = texts.iter().map(|text| crate::status::quote(text)).collect();
-    format!("[{}]", texts.join(" "))
 }
 
 #[cfg(test)]

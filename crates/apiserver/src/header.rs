@@ -56,6 +56,8 @@ pub struct Header {
     pub(crate) conformity: Conformity,
 }
 
+/// The storage version and schema that the bytes of a custom resource conform to, by their number
+/// (`CustomInfo::stored_revision`). Zero if it is not known.
 ///
 /// Each writer of an object records the number that it used. The revision of the write cannot be used instead: a write
 /// in progress while the definition changes is stored after the change, but by the old version and schema. For all

@@ -68,7 +68,8 @@ pub enum Destination {
         name: String,
         /// The port of the Service.
         port: u16,
-        /// A pod behind the Service, with the port that the Service's port leads to; `None` if the endpoint is no pod.
+        /// A pod behind the Service, with the port that the Service's port leads to; `None` if the endpoint is not a
+        /// pod.
         pod: Option<(Arc<Value>, u16)>,
     },
 }

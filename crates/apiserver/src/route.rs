@@ -248,7 +248,7 @@ fn storage_name(info: &ResourceInfo) -> String {
 fn check_verb(ctx: &RequestContext<'_>, verb: &str) -> Result<()> {
     // The verb in a path stands for any method, but only GET is served there.
     let by_path = ctx.path.special_verb.is_some() && *ctx.request.method != Method::GET;
-    // A proxy passes on the methods that are no verbs, too.
+    // A proxy also passes on the methods that have no verb.
     if ctx.path.subresource == "proxy" && matches!(*ctx.request.method, Method::HEAD | Method::OPTIONS) {
         return Ok(());
     }

@@ -20,7 +20,7 @@ pub(crate) struct Strategy {
     pub(crate) returns_deleted_object: bool,
     /// Whether dependents are orphaned if the client names no propagation policy.
     pub(crate) orphans_dependents: bool,
-    /// Whether objects are no owners to the garbage collector, so that deletions ignore what is asked about dependents.
+    /// Whether the garbage collector ignores objects as owners, so that deletions ignore the propagation policy.
     pub(crate) ignores_dependents: bool,
     /// How objects are deleted.
     pub(crate) deletion: Deletion,
@@ -155,7 +155,7 @@ mod tests {
     fn every_strategy_is_that_of_a_kind_and_stands_once() {
         for (at, (group, kind, strategy)) in table::STRATEGIES.iter().enumerate() {
             let known = api_resources::resources().iter().any(|it| it.group == *group && it.kind == *kind);
-            assert!(known, "{group}/{kind} is no built-in kind");
+            assert!(known, "{group}/{kind} is not a built-in kind");
             assert_ne!(*strategy, Strategy::BUILT_IN, "{group}/{kind} has nothing of its own");
             let again = table::STRATEGIES[at + 1..].iter().any(|it| it.0 == *group && it.1 == *kind);
             assert!(!again, "{group}/{kind} stands twice");

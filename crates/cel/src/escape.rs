@@ -1,4 +1,4 @@
-//! The names of properties in expressions: a property whose name is no identifier, or is reserved, is escaped.
+//! The names of properties in expressions: a property whose name is reserved or not an identifier is escaped.
 
 const RESERVED: [&str; 21] = [
     "true",

@@ -59,7 +59,7 @@ pub(crate) enum License {
     None,
 }
 
-/// What is asked of a user who did not say it by flags.
+/// The choices of the user, which are asked for if no flag gives them.
 struct Answers {
     names: Names,
     cluster_scoped: bool,
@@ -154,7 +154,7 @@ impl New {
     }
 }
 
-/// The source of an error that only says what to do.
+/// The source of every refusal: nothing was written.
 #[derive(Debug)]
 struct NotDone;
 

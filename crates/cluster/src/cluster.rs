@@ -133,8 +133,8 @@ impl Cluster {
         new_client(&self.inner.wire, user, Some(User::new(user, groups)))
     }
 
-    /// A client as this handle's user, whose requests are not recorded: for tools that look at the cluster, and are not
-    /// what they look at.
+    /// A client as this handle's user, whose requests are not recorded: for tools that observe the cluster and must not
+    /// appear in what they observe.
     pub fn quiet_client(&self) -> Client {
         let (wire, by, user) =
             (self.inner.wire.clone(), self.user.name.as_str().into(), (*self.user).clone());
@@ -170,6 +170,16 @@ impl Cluster {
 
     /// Serves this cluster over TLS on a port as well.
     ///
+    /// ```no_run
+    /// # async fn run(cluster: evenkeel_cluster::Cluster) -> Result<(), Box<dyn std::error::Error>> {
+    /// use evenkeel_cluster::serve::ServeOptions;
+    /// let server = cluster.serve(ServeOptions::default()).await?;
+    /// server.write_kubeconfig("kubeconfig".as_ref())?;           // for kubectl, and clients in other processes
+    /// println!("{}", server.url());
+    /// server.run(std::future::pending()).await;                  // until this future is dropped
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the address cannot be bound, a certificate cannot be created, or the cluster is a remote one.
     pub async fn serve(&self, options: ServeOptions) -> Result<Server, ServeError> {
@@ -190,6 +200,14 @@ impl Cluster {
 
     /// Saves the state of this cluster to a file as this handle's user, as [`snapshot::save`] does. A new cluster can
     /// be started from the file with `Builder::restore`.
+    ///
+    /// ```no_run
+    /// # async fn run(cluster: evenkeel_cluster::Cluster) -> Result<(), Box<dyn std::error::Error>> {
+    /// use evenkeel_cluster::Cluster;
+    /// cluster.save_snapshot("cluster.snap").await?;
+    /// let copy = Cluster::builder().restore("cluster.snap").start().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// Fails if the user is not allowed to take snapshots, or if the file cannot be written.

@@ -22,15 +22,15 @@ use futures::future::BoxFuture;
 use http::uri::Scheme;
 use parking_lot::Mutex;
 
+pub(crate) use exec::{CallKind, ExecHandler};
 pub use exec::{Exec, Exit};
-pub(crate) use exec::{ExecHandler, Kind};
 pub use faults::HttpFault;
 pub(crate) use faults::HttpFaults;
-pub(crate) use ports::{Answer, Listener, Whom};
+pub(crate) use ports::{Answer, Listener, PortOwner};
 pub use ports::{Connection, PortCall};
 
 use exec::ExecRule;
-use ports::Place;
+use ports::CalledPort;
 
 /// The handlers of a cluster. Clones share them.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl Containers {
     }
 
     /// Lets a handler answer for commands, or for clients that attach.
-    pub(crate) fn on_command(&self, kind: Kind, selector: Selector, handler: ExecHandler) {
+    pub(crate) fn on_command(&self, kind: CallKind, selector: Selector, handler: ExecHandler) {
         self.shared.commands.lock().push(ExecRule { kind, selector, handler });
     }
 
@@ -83,9 +83,9 @@ impl Containers {
             return None;
         }
         let (place, call) = match to {
-            Destination::Pod(pod, port) => (Place::Pod(pod, *port), PortCall::to_pod(pod, *port)),
+            Destination::Pod(pod, port) => (CalledPort::Pod(pod, *port), PortCall::to_pod(pod, *port)),
             Destination::Service { namespace, name, port, pod } => (
-                Place::Service { namespace, name, port: *port, pod: pod.as_ref() },
+                CalledPort::Service { namespace, name, port: *port, pod: pod.as_ref() },
                 PortCall::to_service(namespace, name, *port, pod.as_ref()),
             ),
             _ => return None,

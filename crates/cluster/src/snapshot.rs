@@ -87,7 +87,7 @@ async fn request(client: &Client) -> Result<Body, SnapshotError> {
     Err(SnapshotError::Refused { status, message: message_of(&text) })
 }
 
-/// The message of a Status, or the whole text if it is no Status.
+/// The message of a Status, or the whole text if it is not a Status.
 fn message_of(text: &Bytes) -> String {
     let status: Option<serde_json::Value> = serde_json::from_slice(text).ok();
     let message = status.as_ref().and_then(|status| status["message"].as_str());

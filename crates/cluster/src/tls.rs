@@ -99,7 +99,7 @@ pub(crate) fn server_config(
     Ok(config)
 }
 
-/// The error for a certificate or key of the cluster's own that is no PEM.
+/// The error for a certificate or key of the cluster itself that is not PEM.
 pub(crate) fn not_pem(error: pem::Error) -> Error {
     Error::General(format!("the cluster's own certificate or key is not PEM: {error}"))
 }

@@ -36,7 +36,7 @@ pub(crate) use self::crash::OperatorProcess;
 pub(crate) use self::direct::Direction;
 pub use self::direct::{CrashMoment, Directed, Director, Verdict};
 pub use self::fault::{Fault, Matcher};
-pub(crate) use self::record::{Asked, DEFAULT_NAMESPACE, Followed};
+pub(crate) use self::record::{DEFAULT_NAMESPACE, Followed, OutgoingRequest};
 pub use self::record::{Exchange, Mark, Moment, Outcome, Reconcile, Write};
 pub(crate) use self::registrations::{Probe, Reach, Registered, Registration};
 pub(crate) use self::webhooks::WebhookTransport;
@@ -210,7 +210,7 @@ impl Transport {
     fn note(&self, request: &Request<Full<Bytes>>, path: &str, body: &Bytes) -> u64 {
         let content_type = request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
         let verb = verb(request.method(), path, content_type);
-        self.wire.recorder.asked(Asked { by: &self.by, verb, method: request.method(), path, body })
+        self.wire.recorder.asked(OutgoingRequest { by: &self.by, verb, method: request.method(), path, body })
     }
 
     /// The client's user, or the user of its bearer token. `None` if the token is wrong.

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
+use bytes::Bytes;
 use evenkeel_apiserver::{WebhookAnswer, WebhookQuestion};
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -24,7 +25,7 @@ use crate::tls;
 /// The largest response that is read: the largest request body that the API accepts.
 pub(crate) const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// The User-Agent of the API server's calls.
-pub(crate) const USER_AGENT: &str = "kube-apiserver-admission";
+const USER_AGENT: &str = "kube-apiserver-admission";
 /// The longest time for which virtual time stands still during a call: the longest timeout that a webhook can have.
 /// After that, virtual time goes on, and the call times out at once.
 const REAL_TIME_MAX: Duration = Duration::from_secs(30);
@@ -60,16 +61,10 @@ impl Webhooks {
         let socket = TcpStream::connect(&question.address).await;
         let socket = socket.map_err(|error| dial_error(&question.address, &error))?;
         let tls = TlsConnector::from(Arc::new(config)).connect(name, socket).await;
-        let tls = tls.map_err(|error| trust::told(&error))?;
+        let tls = tls.map_err(|error| trust::handshake_error(&error))?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(tls)).await.map_err(|error| error.to_string())?;
-        let request = Request::post(question.path)
-            .header(header::HOST, question.authority)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json, */*")
-            .header(header::USER_AGENT, USER_AGENT)
-            .body(Full::new(question.body))
-            .map_err(|error| error.to_string())?;
+        let request = request(question)?;
         let exchange = async {
             let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
             let code = response.status().as_u16();
@@ -85,6 +80,17 @@ impl Webhooks {
             ended = connection => Err(ended.err().map_or_else(|| "EOF".to_owned(), |error| error.to_string())),
         }
     }
+}
+
+/// Returns the HTTP request that posts a review.
+pub(crate) fn request(question: WebhookQuestion) -> Result<Request<Full<Bytes>>, String> {
+    Request::post(question.path)
+        .header(header::HOST, question.authority)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json, */*")
+        .header(header::USER_AGENT, USER_AGENT)
+        .body(Full::new(question.body))
+        .map_err(|error| error.to_string())
 }
 
 /// Returns the Content-Type of a response, or an empty string if it has none.

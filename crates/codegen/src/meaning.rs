@@ -60,7 +60,7 @@ fn keyword(name: &str, value: &Value) -> Option<Value> {
         Value::Object(fields) => fields.is_empty() && name == "properties",
         _ => false,
     };
-    // An empty default still has a meaning, but `null` is no default.
+    // An empty default still has a meaning, but `null` is not a default.
     (!nothing || (name == "default" && !value.is_null())).then_some(value)
 }
 

@@ -15,11 +15,12 @@ use evenkeel_tree::Tree;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::PostParams;
-use kube::core::params::{DeleteParams, Patch, Preconditions};
+use kube::core::params::{DeleteParams, Patch};
 use serde_json::{Value, json};
 
 use crate::MANAGER;
 use crate::clock::{self, Reminders};
+use crate::expiration;
 use crate::kinds::{CERTIFICATE_SIGNING_REQUEST, CertificateSigningRequest, SUBJECT_ACCESS_REVIEW};
 use crate::object::{Object, OfKind, time};
 
@@ -114,7 +115,7 @@ async fn sign(csr: Arc<CertificateSigningRequest>, ctx: Ctx<Arc<dyn CertificateS
                     let encoded = json!(k8s_openapi::ByteString(certificate.into_bytes()));
                     write(&ctx, &csr, "status", json!({"certificate": encoded})).await
                 }
-                // Kubernetes tries again for ever. The request cannot change, so that nothing would.
+                // Kubernetes retries forever. The request cannot change, so a retry would fail again.
                 Err(error) => {
                     tracing::warn!(request = csr.name(), %error, "cannot sign the certificate");
                     Ok(Action::await_change())
@@ -167,14 +168,6 @@ pub(crate) fn cleaning() -> Controller<Object> {
 }
 
 async fn clean(csr: Arc<CertificateSigningRequest>, ctx: Ctx<Reminders>) -> Result<Action> {
-    let Some(end) = age::end(&csr).filter(|_| !csr.is_deleting()) else { return Ok(Action::await_change()) };
-    let left = Duration::try_from(end.duration_since(clock::seconds(ctx.now()))).unwrap_or(Duration::ZERO);
-    if !left.is_zero() {
-        ctx.state().set(ctx.request(), Some(left));
-        return Ok(Action::await_change());
-    }
-    let (uid, resource_version) = (csr.metadata.uid.clone(), csr.metadata.resource_version.clone());
-    let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
-    ctx.kind(&CERTIFICATE_SIGNING_REQUEST).delete_with(ctx.request(), &params).await?;
-    Ok(Action::await_change())
+    expiration::delete_at(&ctx, (&CERTIFICATE_SIGNING_REQUEST, &csr), age::end(&csr), DeleteParams::default())
+        .await
 }

@@ -140,7 +140,8 @@ fn create(parent: &Parent<'_>, data: Tree, revision: i64) -> ControllerRevision 
     ControllerRevision::new(metadata, tree!({"data": data, "revision": revision}))
 }
 
-/// Returns the hash of the data of a DaemonSet's revision. Earlier versions wrote it to the label of a StatefulSet's one.
+/// Returns the hash of the data of a DaemonSet's revision. Earlier versions of Evenkeel wrote it to [`HASH`], the label
+/// of StatefulSets.
 pub(crate) fn hash_of(revision: &ControllerRevision) -> Option<&str> {
     revision.label(POD_REVISION).or_else(|| revision.label(HASH))
 }
@@ -153,8 +154,21 @@ pub(crate) fn restore(revision: &ControllerRevision) -> Option<Tree> {
     Some(template)
 }
 
+/// Deletes the oldest revisions of a parent beyond its history limit, except those that are `live`.
+pub(crate) async fn clean_up<S>(
+    ctx: &Ctx<S>,
+    parent: &Object,
+    revisions: &[Arc<ControllerRevision>],
+    live: &BTreeSet<String>,
+) -> Result<()> {
+    for revision in surplus(revisions, live, parent.i32("spec/revisionHistoryLimit")) {
+        ctx.kind(&CONTROLLER_REVISION).delete(&revision).await?;
+    }
+    Ok(())
+}
+
 /// Returns the revisions to delete: the oldest ones beyond `limit` that are not `live`.
-pub(crate) fn surplus(
+fn surplus(
     revisions: &[Arc<ControllerRevision>],
     live: &BTreeSet<String>,
     limit: Option<i32>,

@@ -21,7 +21,7 @@ use crate::controller_history::{self, Parent};
 use crate::controller_ref::controller_reference;
 use crate::kinds::{CONTROLLER_REVISION, ControllerRevision, DAEMON_SET, DaemonSet, NODE, Node, POD, Pod};
 use crate::object::{Object, OfKind, write_status};
-use crate::pod_removal::delete_told;
+use crate::pod_removal::delete_with_event;
 use crate::{MANAGER, api_error, clock, pod, pod_template};
 
 /// The annotation of a DaemonSet with the generation of its template.
@@ -49,9 +49,10 @@ pub(crate) fn controller() -> Controller<Object> {
         .state(DaemonState { reminders, failures: Mutex::default() })
 }
 
-/// How long a failed pod of a node is left alone after the one before it failed: first, and at most. The time doubles with
-/// each failure.
+/// How long a node waits after a failure of its pod before the next failed pod is replaced. The time doubles with each
+/// failure, up to [`BACK_OFF_MAX`].
 const BACK_OFF: Duration = Duration::from_secs(1);
+/// The longest wait before a failed pod is replaced.
 const BACK_OFF_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// What the controller keeps between reconciles.
@@ -67,7 +68,7 @@ impl DaemonState {
     fn backing_off(&self, set: &str) -> BTreeMap<String, Duration> {
         let now = Instant::now();
         let mut failures = self.failures.lock();
-        // Those that have not failed for long begin anew.
+        // A node without failures for that long starts with the first delay again.
         failures.retain(|_, (since, _)| now.saturating_duration_since(*since) <= 2 * BACK_OFF_MAX);
         let of_set = failures.iter().filter(|((uid, _), _)| uid == set);
         let left = of_set.map(|((_, node), (since, wait))| {
@@ -117,7 +118,7 @@ async fn reconcile(set: Arc<DaemonSet>, ctx: Ctx<DaemonState>) -> Result<Action>
         }
     }
     for pod in &plan.delete {
-        delete_told(&ctx, (&DAEMON_SET, &set), pod).await?;
+        delete_with_event(&ctx, (&DAEMON_SET, &set), pod).await?;
     }
     write_status(&ctx, &DAEMON_SET, &set, &plan.status).await.ignore_not_found()?;
     forget_history(&ctx, &observed, &history).await?;
@@ -126,7 +127,7 @@ async fn reconcile(set: Arc<DaemonSet>, ctx: Ctx<DaemonState>) -> Result<Action>
     Ok(plan.look_again.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Records that a pod has ended, which is replaced now.
+/// Records an event about a pod that has ended and is replaced now.
 fn tell_ended(ctx: &Ctx<DaemonState>, set: &DaemonSet, pod: &Pod, node: &str) {
     let (namespace, name) = (pod.in_namespace(), pod.name());
     let sets = ctx.kind(&DAEMON_SET);
@@ -183,9 +184,5 @@ async fn forget_history(
         controller_history::hash_of(revision).is_some_and(|hash| used.contains(hash))
     };
     let live = history.iter().filter(is_live).map(|revision| revision.name().to_owned()).collect();
-    let limit = observed.set.i32("spec/revisionHistoryLimit");
-    for revision in controller_history::surplus(history, &live, limit) {
-        ctx.kind(&CONTROLLER_REVISION).delete(&revision).await?;
-    }
-    Ok(())
+    controller_history::clean_up(ctx, &observed.set, history, &live).await
 }

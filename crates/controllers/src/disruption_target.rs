@@ -8,7 +8,7 @@ use crate::kinds::{POD, Pod};
 use crate::object::{OfKind, time};
 use crate::{clock, pod};
 
-/// Writes the condition to a pod, then deletes the pod with its grace period. Returns whether the pod was there.
+/// Writes the condition to a pod, then deletes the pod with its grace period. Returns whether the pod existed.
 pub(crate) async fn mark_and_delete<S>(ctx: &Ctx<S>, pod: &Pod, reason: &str, message: &str) -> Result<bool> {
     if !mark(ctx, pod, None, Some((reason, message))).await? {
         return Ok(false);
@@ -16,8 +16,8 @@ pub(crate) async fn mark_and_delete<S>(ctx: &Ctx<S>, pod: &Pod, reason: &str, me
     delete(ctx, pod, DeleteParams::default()).await
 }
 
-/// Lets a pod fail if it has not finished, then deletes it at once: nobody is there who could stop it. Returns whether the
-/// pod was there.
+/// Sets the phase of an unfinished pod to `Failed`, then deletes the pod with a grace period of zero, because no
+/// kubelet is left to stop it. Returns whether the pod existed.
 pub(crate) async fn fail_and_delete<S>(ctx: &Ctx<S>, pod: &Pod, why: Option<(&str, &str)>) -> Result<bool> {
     if !pod::is_finished(pod) && !mark(ctx, pod, Some("Failed"), why).await? {
         return Ok(false);
@@ -25,7 +25,7 @@ pub(crate) async fn fail_and_delete<S>(ctx: &Ctx<S>, pod: &Pod, why: Option<(&st
     delete(ctx, pod, DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await
 }
 
-/// Writes the condition, and a phase. Returns whether the pod was there.
+/// Writes the condition and the phase, as far as they are given. Returns whether the pod existed.
 async fn mark<S>(ctx: &Ctx<S>, pod: &Pod, phase: Option<&str>, why: Option<(&str, &str)>) -> Result<bool> {
     let mut status = serde_json::Map::new();
     if let Some(phase) = phase {

@@ -16,7 +16,7 @@ use crate::clock::{self, Reminders};
 use crate::controller_ref::{controller_of_kind, controller_reference};
 use crate::kinds::{JOB, Job, POD, Pod};
 use crate::object::{Object, OfKind, write_status};
-use crate::pod_removal::delete_told;
+use crate::pod_removal::delete_with_event;
 use crate::{MANAGER, api_error, finalizer, pod_template};
 
 /// How many Jobs are reconciled at once: Kubernetes' default.
@@ -49,7 +49,7 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
         finalizer::remove(&ctx, &POD, pod, TRACKING).await?;
     }
     for pod in &plan.delete {
-        delete_told(&ctx, (&JOB, &job), pod).await?;
+        delete_with_event(&ctx, (&JOB, &job), pod).await?;
     }
     for number in 0..plan.create {
         if !create(&ctx, &job, plan.indexes.get(number).copied()).await? {

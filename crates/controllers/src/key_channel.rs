@@ -1,4 +1,4 @@
-//! A channel that carries keys to a controller from a part that is no watch of that controller.
+//! A channel that carries keys to a controller from a part other than its watches.
 //!
 //! The channel follows the ledger's hand-over rule: a key is pending work from the moment it is sent until the
 //! controller's queue holds it.

@@ -38,12 +38,13 @@
 //! | `controller_ref`, `adoption` | which objects a controller owns, adopts and releases |
 //! | `controller_history` | ControllerRevisions of StatefulSets and DaemonSets |
 //! | `pod`, `pod_template` | questions about a pod; from a template to pods |
-//! | `pod_removal` | deletes a pod and tells so in an event |
-//! | `disruption_target` | deletes a pod with the condition that tells why |
+//! | `pod_removal` | deletes a pod and records an event about it |
+//! | `disruption_target` | deletes a pod, with a condition that gives the reason |
 //! | `metadata_informers` | watches the metadata of every kind |
 //! | `label_index` | finds the objects that a label selector may match |
 //! | `key_channel`, `clock` | hand keys and times to a controller by the rules of the ledger |
 //! | `finalizer` | removes finalizers |
+//! | `expiration` | deletes objects whose time is over |
 //! | `initial_objects` | what the controllers create in every new cluster |
 //! | `api_error` | what an error of the API server means to a controller |
 //! | `object`, `kinds` | one type for objects of all kinds, and the kinds that the controllers use |
@@ -67,6 +68,7 @@ mod deployment;
 mod disruption;
 mod disruption_target;
 mod endpoints;
+mod expiration;
 mod finalizer;
 mod garbage_collector;
 mod horizontal_pod_autoscaler;

@@ -51,8 +51,8 @@ use crate::object::{Fields, OfKind};
 /// The field manager of the nodes.
 pub(crate) const MANAGER: &str = "kubelet";
 
-/// The annotation of a Node object whose node has stopped, as if its machine had lost power: with the value `true`, it
-/// renews its lease no more, and does nothing for its pods.
+/// The annotation of a Node object whose node has stopped, as if its machine had lost power: with the value `true`, the
+/// node no longer renews its lease, and does nothing for its pods.
 pub const STOPPED: &str = "node.evenkeel.dev/stopped";
 
 /// Whether a node has stopped.

@@ -32,7 +32,7 @@ const NEW_NODE_AGE_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 struct Health {
     reminders: Reminders,
-    /// What happened to nodes and is not told yet.
+    /// What happened to nodes and is not recorded as an event yet.
     news: Mutex<BTreeMap<String, Vec<News>>>,
 }
 
@@ -82,7 +82,7 @@ impl Health {
     }
 }
 
-/// Whether the node is ready; `None` if it has never told.
+/// Whether the node is ready; `None` if it has never reported its status.
 fn is_ready(node: &Node) -> Option<bool> {
     node.at("status").condition("Ready").map(|ready| ready.is("status", "True"))
 }

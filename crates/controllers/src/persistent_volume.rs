@@ -106,7 +106,7 @@ async fn bind(claim: Arc<PersistentVolumeClaim>, ctx: Ctx<bool>) -> Result<Actio
     }
 }
 
-/// Marks a claim as lost, and tells so once.
+/// Marks a claim as lost, and records one event about that.
 async fn lose(ctx: &Ctx<bool>, claim: &PersistentVolumeClaim, reason: &str, why: &str) -> Result<Action> {
     if !claim.is("status/phase", "Lost") {
         ctx.kind(&PERSISTENT_VOLUME_CLAIM).warning(claim, reason, why);

@@ -1,6 +1,7 @@
 //! Queries about a pod: whether it is active, ready or available, and since when.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_runtime::Index;
@@ -8,7 +9,7 @@ use evenkeel_tree::Tree;
 use jiff::Timestamp;
 
 use crate::kinds::Pod;
-use crate::object::Fields;
+use crate::object::{Fields, Object};
 
 /// Returns the phase, `Pending` if there is none yet.
 pub(crate) fn phase(pod: &Pod) -> &str {
@@ -58,6 +59,28 @@ pub(crate) fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
     let need = Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0));
     let passed = Duration::try_from(now.duration_since(since)).unwrap_or(Duration::ZERO);
     Some(need.saturating_sub(passed))
+}
+
+/// Returns when the next of these pods of a workload becomes available, if some wait for `minReadySeconds`.
+pub(crate) fn next_available<'a>(
+    workload: &Object,
+    pods: impl IntoIterator<Item = &'a Arc<Pod>>,
+    now: Timestamp,
+) -> Option<Duration> {
+    let min_ready_seconds = workload.i32("spec/minReadySeconds").filter(|seconds| *seconds > 0)?;
+    let waits = pods.into_iter().filter_map(|pod| available_in(pod, min_ready_seconds, now));
+    waits.filter(|wait| !wait.is_zero()).min()
+}
+
+/// Whether an exit code meets a requirement with an `operator` and `values`, as restart rules and the failure policies of
+/// Jobs have it.
+pub(crate) fn exit_code_matches(requirement: &Tree, code: i32) -> bool {
+    let listed = requirement.list("values").iter().any(|value| value.as_i64() == Some(code.into()));
+    match requirement.str("operator") {
+        Some("In") => listed,
+        Some("NotIn") => !listed,
+        _ => false,
+    }
 }
 
 /// Returns the node that the pod is bound to.

@@ -47,7 +47,7 @@ pub(crate) fn controller() -> Controller<DynamicObject> {
         .state(known)
 }
 
-/// Whether a node will not come back, so that its pods that are being deleted can go.
+/// Whether a node will not come back, so that nothing has to wait for its terminating pods.
 fn is_out_of_service(node: &Node) -> bool {
     let ready = node.at("status").condition("Ready").is_some_and(|ready| ready.is("status", "True"));
     !ready && node.list("spec/taints").iter().any(|taint| taint.is("key", OUT_OF_SERVICE))
@@ -70,8 +70,8 @@ impl Known {
         (event.new_object().is_none() || (out && !was_out) || back).then(|| Request::cluster(name))
     }
 
-    /// Returns the key of a pod's node that is not known, or out of service while the pod is being deleted; or the key of
-    /// a pod that is deleted without a node.
+    /// Returns the key to reconcile after a change of a pod: its node, if that does not exist, or is out of service
+    /// while the pod is being deleted; or the pod itself, if it is being deleted and was never bound.
     fn follow_pod(&self, event: &Event<Pod>) -> Option<Request> {
         let pod = event.new_object()?;
         let Some(node) = pod::node_name(pod) else {

@@ -1,4 +1,4 @@
-//! Deletes pods on behalf of a controller, and tells so in its events.
+//! Deletes pods on behalf of a controller, with an event about each.
 
 use evenkeel_runtime::{Ctx, Result};
 
@@ -6,8 +6,8 @@ use crate::api_error;
 use crate::kinds::{POD, Pod};
 use crate::object::{Kind, Object, OfKind};
 
-/// Deletes a pod, and records an event about the object whose controller does that.
-pub(crate) async fn delete_told<S>(
+/// Deletes a pod, and records an event about `owner`, the object for which its controller does this.
+pub(crate) async fn delete_with_event<S>(
     ctx: &Ctx<S>,
     (kind, owner): (&'static Kind, &Object),
     pod: &Pod,

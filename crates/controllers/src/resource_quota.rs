@@ -28,9 +28,9 @@ use crate::object::{Kind, Object, OfKind, differs, write_status};
 pub(crate) struct QuotaIndex {
     /// The quotas of each namespace.
     names: Mutex<BTreeMap<String, BTreeSet<Request>>>,
-    ///
-    /// Admission charges an object before the informers show it. A count in between overwrites that charge, so the
-    /// first object that appears after a count makes its quotas be counted again.
+    /// The quotas that were counted and have not seen a new object since. The first object that appears after a count
+    /// makes its quotas be counted again, because admission charges an object before the informers show it: a count in
+    /// between overwrites that charge.
     recounted: Mutex<BTreeSet<Request>>,
     keys: KeySender,
     env: Env,

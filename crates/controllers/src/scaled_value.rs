@@ -1,23 +1,15 @@
 //! Fields such as `maxSurge` that hold a number or a percentage of another number.
 
-use evenkeel_schema::int_or_string;
+use evenkeel_schema::int_or_string::IntOrString;
+pub(crate) use evenkeel_schema::int_or_string::Rounding;
 use evenkeel_tree::Tree;
-
-/// How a percentage that yields no whole number is rounded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rounding {
-    /// To the next whole number. `maxSurge` and PodDisruptionBudgets round up.
-    Up,
-    /// To the whole number below. `maxUnavailable` of a Deployment rounds down.
-    Down,
-}
 
 /// Returns the number that `value` stands for out of `total`.
 ///
-/// A missing field, and a string that is no percentage, count as zero; validation rejects the latter.
+/// A missing field counts as zero. So does a string that is not a percentage, which validation rejects.
 pub(crate) fn scaled_value(value: &Tree, total: i32, rounding: Rounding) -> i32 {
-    let value = int_or_string::IntOrString::from_json(&value.into());
-    value.and_then(|value| value.scaled(total, rounding == Rounding::Up)).unwrap_or(0)
+    let value = IntOrString::from_json(&value.into());
+    value.and_then(|value| value.scaled(total, rounding)).unwrap_or(0)
 }
 
 #[cfg(test)]

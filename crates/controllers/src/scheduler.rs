@@ -291,7 +291,7 @@ async fn fail(
             preempt::make_room(ctx, pod, &node, &victims).await
         }
         Err(Refused { message: why, keeps_nomination }) => {
-            // There are no resource claims in this cluster, which kube-scheduler would look at before.
+            // kube-scheduler would look at resource claims first. This cluster has none.
             let message = format!("{message} no new claims to deallocate, preemption: {why}");
             let ends = !keeps_nomination && !nominated.is_null();
             let status = if ends { json!({"nominatedNodeName": null}) } else { Value::Null };
@@ -316,8 +316,8 @@ async fn bind(ctx: &Ctx<Mutex<SchedulerState>>, pod: &Pod, node: &str) -> Result
     Ok(())
 }
 
-/// Writes to the pod's status why it is unschedulable, and the node on which room is made, unless the status says so
-/// already.
+/// Writes to the pod's status why it is unschedulable, and the node that the pod is nominated to, unless the status has
+/// both already.
 async fn report(
     ctx: &Ctx<Mutex<SchedulerState>>,
     pod: &Pod,

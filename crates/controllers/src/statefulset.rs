@@ -5,7 +5,6 @@
 pub(crate) mod identity;
 pub(crate) mod plan;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use evenkeel_runtime::{Action, Controller, Ctx, Error, Index, Request, Result, ResultExt};
@@ -165,10 +164,6 @@ async fn keep_claim_owners(ctx: &Ctx, observed: &Observed) -> Result<()> {
 async fn forget_history(ctx: &Ctx, observed: &Observed, history: &[Arc<ControllerRevision>]) -> Result<()> {
     let labels = observed.pods.iter().filter_map(|pod| pod.label(controller_history::POD_REVISION));
     let used = [observed.current.name.as_str(), &observed.update.name];
-    let live: BTreeSet<_> = labels.chain(used).map(str::to_owned).collect();
-    let limit = observed.set.i32("spec/revisionHistoryLimit");
-    for revision in controller_history::surplus(history, &live, limit) {
-        ctx.kind(&CONTROLLER_REVISION).delete(&revision).await?;
-    }
-    Ok(())
+    let live = labels.chain(used).map(str::to_owned).collect();
+    controller_history::clean_up(ctx, &observed.set, history, &live).await
 }

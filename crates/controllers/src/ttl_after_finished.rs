@@ -1,17 +1,17 @@
 //! Deletes finished Jobs when their time to live is over.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use evenkeel_runtime::{Action, Controller, Ctx, Result};
 use jiff::Timestamp;
-use kube::core::params::{DeleteParams, Preconditions};
+use kube::core::params::DeleteParams;
 
 use crate::MANAGER;
 use crate::clock::{self, Reminders};
+use crate::expiration;
 use crate::job::conditions;
 use crate::kinds::{JOB, Job};
-use crate::object::{Fields, Object, OfKind};
+use crate::object::{Fields, Object};
 
 /// The controller that deletes finished Jobs.
 pub(crate) fn controller() -> Controller<Object> {
@@ -23,18 +23,7 @@ pub(crate) fn controller() -> Controller<Object> {
 }
 
 async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
-    let Some(end) = end(&job).filter(|_| !job.is_deleting()) else {
-        return Ok(Action::await_change());
-    };
-    let left = Duration::try_from(end.duration_since(clock::seconds(ctx.now()))).unwrap_or(Duration::ZERO);
-    if !left.is_zero() {
-        ctx.state().set(ctx.request(), Some(left));
-        return Ok(Action::await_change());
-    }
-    let (uid, resource_version) = (job.metadata.uid.clone(), job.metadata.resource_version.clone());
-    let params = DeleteParams::foreground().preconditions(Preconditions { uid, resource_version });
-    ctx.kind(&JOB).delete_with(ctx.request(), &params).await?;
-    Ok(Action::await_change())
+    expiration::delete_at(&ctx, (&JOB, &job), end(&job), DeleteParams::foreground()).await
 }
 
 /// Returns when the time to live is over; `None` if the Job has not finished or has no time to live.

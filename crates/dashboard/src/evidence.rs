@@ -28,7 +28,7 @@ const OWNED: [(&str, &str, &str); 8] = [
 /// How many lists are requested at once.
 const LISTS_AT_ONCE: usize = 8;
 
-/// How many objects of one kind are read. An object with more descendants than that has one that explains it.
+/// How many objects of one kind are read. Among so many descendants, one explains the state of their owner.
 const LIST_MAX: u32 = 5000;
 
 /// A kind that a cluster serves.

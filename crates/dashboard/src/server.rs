@@ -93,9 +93,9 @@ struct Shared {
     kinds: Mutex<Option<(Instant, Arc<Vec<Kind>>)>>,
 }
 
-/// The object that a page wants to be explained.
+/// The object that a page asks to have explained.
 #[derive(Deserialize)]
-struct Asked {
+struct WhyRequest {
     /// The kind, or the plural with its group.
     kind: String,
     namespace: Option<String>,
@@ -225,8 +225,8 @@ impl Shared {
         self.is_still_good(&id, &session).await.then_some((id, session))
     }
 
-    /// Whether the token of a session is still that of its user, in the same groups, as far as is known. Otherwise the
-    /// session ends.
+    /// Whether a session may go on. Once in every [`CHECK_PERIOD`], authenticates the session's token again, and ends
+    /// the session unless the token still belongs to the same user in the same groups.
     async fn is_still_good(&self, id: &str, session: &Session) -> bool {
         let Some(token) = session.token.as_ref().filter(|_| session.checked.elapsed() > CHECK_PERIOD) else {
             return true;
@@ -319,9 +319,10 @@ impl Shared {
     /// Explains an object in one line, from the record if the user may read it, and from what the user may read of the
     /// cluster.
     async fn why(&self, session: &Session, body: Incoming) -> Response<Body> {
-        let asked =
-            read(body, LOGIN_MAX_BYTES).await.and_then(|bytes| serde_json::from_slice::<Asked>(&bytes).ok());
-        let Some(Asked { kind, namespace, name }) = asked else {
+        let asked = read(body, LOGIN_MAX_BYTES)
+            .await
+            .and_then(|bytes| serde_json::from_slice::<WhyRequest>(&bytes).ok());
+        let Some(WhyRequest { kind, namespace, name }) = asked else {
             return answer::refused(StatusCode::BAD_REQUEST, "name a kind and an object");
         };
         let client = session.quiet.as_ref();
@@ -401,7 +402,7 @@ fn until_over(session: Session, body: Body) -> Body {
 
 /// Sends a request to the API server as the user of the session.
 async fn forward(session: &Session, head: Parts, path: &str, body: Incoming) -> Response<Body> {
-    // What the page reads is not part of what it shows.
+    // The page's own reads must not appear in the record that it shows.
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let Some(client) = (if is_read { &session.quiet } else { &session.client }) else {
         return answer::refused(

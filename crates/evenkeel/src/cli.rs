@@ -21,7 +21,7 @@
 //! | `--webhook-bind-address :9443` | serves the webhooks at this address (feature `webhook-server`) |
 //! | `--webhook-cert-dir /certs` | reads the webhooks' certificate from `tls.crt` and `tls.key` there, instead of making it |
 //! | `--webhook-url https://192.0.2.1:9443` | tells the API server to call the webhooks there, for a process outside of the cluster |
-//! | `--config settings.yaml` | reads what no flag and no variable says from this file |
+//! | `--config settings.yaml` | reads the settings that neither a flag nor a variable gives from this file |
 //! | `crd` | prints the custom resource definitions |
 //! | `manifests` | prints everything that a real cluster needs to run the operator, with the flags that are given |
 //! | `manifests --helm DIR` | writes a Helm chart whose defaults are these manifests |

@@ -155,7 +155,7 @@ fn rests(operator: &str, learned: &Learned, plans: &mut Generated) {
         for (rank, seconds) in JUMPS {
             plans.push(rank, Strike::Clock { operator: operator(), rest, seconds });
         }
-        // An operator that starts only now makes what has grown step by step from nothing.
+        // An operator that is first started at a later rest must create at once what otherwise grew step by step.
         let most = if rest == 1 { last } else { last.min(rest + MOST_STEPS) };
         for to in rest + 1..=most {
             // A rest at which nothing has changed since the last one is not a step.

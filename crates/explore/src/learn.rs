@@ -120,7 +120,7 @@ pub(crate) struct Learned {
     /// The parts of the state that also differ if more time passes, for each rest; empty if the scenario lets little time
     /// pass.
     pub(crate) varying_in_time: Vec<Varying>,
-    /// What holds of the values that operators make up.
+    /// What is true of the values that operators make up.
     pub(crate) values: Values,
     pub(crate) timeline: Vec<String>,
     /// Whether the cluster itself sends no Events in further runs, as in the undisturbed one.

@@ -14,8 +14,8 @@ use crate::state::{KeyParts, World};
 
 /// The shortest value that counts as made up. Shorter ones, such as revisions, may be equal by chance.
 const SHORTEST: usize = 8;
-/// How many digits in a row are taken for a time. What is named after the time of its making is equal to what was made at
-/// the same moment, and no operator promises that moment.
+/// How many digits in a row count as a time. Two values with a time in them are equal if they were made at the same
+/// moment, which no operator promises.
 const DIGITS_OF_A_TIME: usize = 8;
 
 /// A value in a state: the key of its object, and the path in it.
@@ -110,7 +110,7 @@ fn equal(now: &[BTreeMap<Place, String>]) -> Vec<BTreeSet<Place>> {
     groups.into_values().filter(|places| places.len() > 1).collect()
 }
 
-/// Whether a value is so long and so free of times and uids that two equal ones are no coincidence.
+/// Whether a value is long enough, and free of times and uids, so that two equal values are not a coincidence.
 fn is_made_up(value: &str) -> bool {
     let digits = |part: &str| part.len() >= DIGITS_OF_A_TIME;
     let is_scrubbed = value.contains("(time)") || value.contains("(uid)");

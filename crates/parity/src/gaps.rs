@@ -120,8 +120,8 @@ fn without<'a>(
     compare(&canonical(&want), &canonical(&got), wording)
 }
 
-/// Replaces the value at a path by a constant. An entry that is missing in a map is added, so that a field that only one
-/// side has is no difference either.
+/// Replaces the value at a path by a constant. An entry that is missing in a map is added, so that a field that only
+/// one side has is not a difference either.
 fn blank(value: &mut Value, path: &[String]) {
     const BLANK: &str = "<gap>";
     match (value, path.split_first()) {

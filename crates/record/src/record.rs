@@ -235,7 +235,7 @@ impl Record {
 
     /// The record as JSON.
     pub fn to_json(&self) -> String {
-        // Maps with keys that are no strings could fail to be encoded; a record has no maps.
+        // Encoding fails only for maps whose keys are not strings, and a record has no maps.
         serde_json::to_string(self).unwrap_or_default()
     }
 

@@ -175,7 +175,7 @@ fn brief(error: &str) -> &str {
     error.split(" (Status {").next().unwrap_or(error).trim_start_matches("ApiError: ")
 }
 
-/// What to do about an error, after a colon; empty if the error says it itself or nobody knows.
+/// What to do about an error, after a colon; empty if the error says so itself, or if there is no advice.
 pub fn advice(error: &str) -> &'static str {
     // What the API server says of a path that it does not serve.
     let unserved = ["404 page not found", "the server could not find the requested resource"];

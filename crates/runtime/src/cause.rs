@@ -43,7 +43,7 @@ pub enum Cause {
     /// The last reconcile of the key returned [`Action::requeue`](crate::Action::requeue), and its delay has passed; or
     /// the period of [`Controller::every`](crate::Controller::every) has.
     Timer,
-    /// A stream, or a direct call of the queue, by the name that it was given.
+    /// A stream, or a caller that adds keys to the queue directly; the value is its name.
     External(Arc<str>),
 }
 

@@ -127,7 +127,7 @@ pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
     finalizers || status_in(error).is_some_and(|status| status.code == 409)
 }
 
-/// Whether the API server answered that there is no object of this name.
+/// Whether the API server answered that no object of this name exists.
 pub(crate) fn is_gone(error: &(dyn StdError + 'static), name: &str) -> bool {
     let named = |status: &Status| status.details.as_ref().is_some_and(|details| details.name == name);
     status_in(error).is_some_and(|status| status.code == 404 && named(status))
@@ -170,7 +170,7 @@ pub trait ErrorExt: Into<BoxError> + Sized {
 
 impl<E: Into<BoxError>> ErrorExt for E {}
 
-/// Says when to retry, and ignores answers of the API server that are often no error.
+/// Says when to retry, and turns answers of the API server that are often expected into `None`.
 ///
 /// ```no_run
 /// use evenkeel_runtime::{Ctx, Result, ResultExt};
@@ -181,12 +181,12 @@ impl<E: Into<BoxError>> ErrorExt for E {}
 /// }
 /// ```
 pub trait ResultExt<T, E>: Sized {
-    /// `None` where the API server found no such object.
+    /// Returns `None` if the API server found no such object, instead of an error.
     fn ignore_not_found(self) -> Result<Option<T>, E>
     where
         E: ApiStatus;
 
-    /// `None` where an object of this name already exists.
+    /// Returns `None` if an object of this name already exists, instead of an error.
     fn ignore_already_exists(self) -> Result<Option<T>, E>
     where
         E: ApiStatus;

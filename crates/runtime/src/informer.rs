@@ -153,7 +153,7 @@ impl<K: Object> fmt::Debug for Informer<K> {
     }
 }
 
-/// An informer without its type, for those who hold many.
+/// An informer with its type erased, so that informers of several kinds can be kept together.
 pub(crate) trait AnyInformer: Send + Sync {
     fn key(&self) -> &SourceKey;
     fn as_any(&self) -> &dyn Any;

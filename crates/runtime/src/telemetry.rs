@@ -1,9 +1,9 @@
 //! OpenTelemetry traces and metrics, with the feature `otel`: every reconcile is a span with its controller, object and
 //! id. The causes and the result are an event in the span; spans of the reconcile function are its children.
 //!
-//! The runtime uses [`tracing`]; this module sends its spans to an OTLP collector. It sends the metrics that are served at
-//! `/metrics`, too, under the same names. Earlier, metrics were left to a collector's Prometheus receiver; but who sets
-//! `OTEL_EXPORTER_OTLP_ENDPOINT` for all workloads of a cluster expects both, and needs no list of places to scrape.
+//! The runtime uses [`tracing`]; this module sends its spans to an OTLP collector. It also sends the metrics of
+//! `/metrics`, under the same names: an administrator who sets `OTEL_EXPORTER_OTLP_ENDPOINT` for all workloads of a
+//! cluster expects both, and needs no list of endpoints to scrape.
 //!
 //! | variable | what it sets |
 //! |---|---|

@@ -62,6 +62,12 @@ pub fn is_print(c: char) -> bool {
     escaped == 2
 }
 
+/// Prints a list of strings as Go's `%q` does: `["a" "b"]`.
+pub fn quote_list(list: &[String]) -> String {
+    let quoted: Vec<String> = list.iter().map(|item| quote(item)).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
 /// Prints a number as Go's `%v` does: integers plainly, floats in their shortest form.
 pub fn number(number: &Number) -> String {
     if number.is_i64() || number.is_u64() {
@@ -161,6 +167,13 @@ mod tests {
     #[test]
     fn quotes_like_go() {
         assert_eq!(quote("a\n\x01\x7fé\u{a0}\u{301}日"), "\"a\\n\\x01\\x7fé\\u00a0\u{301}日\"");
+    }
+
+    /// The message about missing permissions printed groups as Rust does: `\u{7f}` instead of `\x7f`.
+    #[test]
+    fn lists_are_quoted_like_go() {
+        assert_eq!(quote_list(&["a\x7f".into(), "b".into()]), r#"["a\x7f" "b"]"#);
+        assert_eq!(quote_list(&[]), "[]");
     }
 
     #[test]

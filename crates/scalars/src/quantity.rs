@@ -34,7 +34,7 @@ pub enum Format {
     DecimalSi,
 }
 
-/// The error for a text that is no quantity, with Kubernetes' message.
+/// The error for a text that is not a quantity, with Kubernetes' message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuantityError(&'static str);

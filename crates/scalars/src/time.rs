@@ -43,7 +43,7 @@ pub fn print(time: Timestamp, precision: Precision) -> String {
     }
 }
 
-/// The form in which a time is stored; `None` if the text is no time.
+/// The form in which a time is stored; `None` if the text is not a time.
 pub fn canonical(text: &str, precision: Precision) -> Option<String> {
     if is_plain(text, precision) {
         return Some(text.to_owned());
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Parses a duration in Go's format, in nanoseconds; `None` if the text is no duration.
+/// Parses a duration in Go's format, in nanoseconds; `None` if the text is not a duration.
 ///
 /// ```
 /// use evenkeel_scalars::time::{parse_duration, print_duration};

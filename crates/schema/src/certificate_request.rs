@@ -82,7 +82,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Reads a subject in DER; `None` if it is malformed. As in Go, values that are no text are skipped.
+    /// Reads a subject in DER; `None` if it is malformed. As in Go, values that are not text are skipped.
     pub fn from_der(der: &[u8]) -> Option<Self> {
         let mut subject = Self::default();
         for part in Der(Der(der).only(SEQUENCE)?).all()? {
@@ -201,7 +201,7 @@ fn pem(text: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns where the blocks of each kind end. A text of many beginnings is searched once, and not again for each of them.
+/// Returns where the blocks of each kind end. One search suffices even if the text has many beginnings.
 fn ends_of_blocks(text: &str) -> BTreeMap<&str, Vec<usize>> {
     let mut ends: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, mark) in text.match_indices(PEM_END) {
@@ -258,13 +258,13 @@ impl<'a> Der<'a> {
         let (&first, rest) = rest.split_first()?;
         let (length, rest) = match first {
             0..=0x7f => (usize::from(first), rest),
-            // No request has a length of more than four bytes.
+            // No length in a request needs more than four bytes.
             0x81..=0x84 => {
                 let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
                 let length = digits
                     .iter()
                     .try_fold(0_usize, |sum, it| sum.checked_mul(256)?.checked_add((*it).into()))?;
-                // DER writes a length in one way alone.
+                // DER allows only one encoding of a length.
                 let is_shortest = digits.first() != Some(&0) && length > 0x7f;
                 (is_shortest.then_some(length)?, rest)
             }

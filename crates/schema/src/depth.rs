@@ -20,7 +20,7 @@
 //! | label and field selectors | `selector::parse` | the parsers are iterative: selectors do not nest |
 //! | JSONPath of printer columns | `table::jsonpath` | the parser is iterative but for filters, which do not nest; evaluation walks a stored object |
 //! | bearer tokens | `authenticate::jwt` | `serde_json`'s limit on each part |
-//! | YAML of `yaml::apply`, `apply_yaml` and the command line | `serde_saphyr`; whoever asked for the documents | `evenkeel_runtime::yaml`, with the number of [`DEPTH_MAX`] |
+//! | YAML of `yaml::apply`, `apply_yaml` and the command line | `serde_saphyr`; the code that walks the documents | `evenkeel_runtime::yaml`, with the number of [`DEPTH_MAX`] |
 //! | commands of containers | the shell's parser and interpreter of simulated nodes | their own limits: 20 levels of brackets, 20 calls, and a bound on what a script costs |
 //! | certificate requests | `certificate_request` | the reader knows the levels of a request and does not recurse |
 //! | kubeconfigs | `serde_saphyr` in `kube` | its default of 64 levels |

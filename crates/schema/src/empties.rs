@@ -67,7 +67,8 @@ fn note(path: &[Step<'_>], places: &mut Vec<String>) {
 }
 
 impl Empties {
-    /// Returns the object with these lists and maps where nothing else took their place; `None` if that changes nothing.
+    /// Returns the object with these empty lists and maps, except where it has another value now; `None` if that
+    /// changes nothing.
     pub fn restore(&self, object: &Value) -> Option<Value> {
         let lists = self.lists.iter().map(|place| (place, Value::Array(Default::default())));
         let maps = self.maps.iter().map(|place| (place, Value::Object(Default::default())));

@@ -322,8 +322,8 @@ impl Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// Joins errors to one text: several in brackets, equal ones once.
-pub fn aggregate(errors: &[FieldError]) -> String {
+/// Joins errors to one text, as Kubernetes' `NewAggregate` does: several in brackets, equal ones once.
+pub fn aggregate<E: fmt::Display>(errors: &[E]) -> String {
     let mut texts: Vec<String> = Vec::with_capacity(errors.len());
     for error in errors {
         let text = error.to_string();

@@ -1,8 +1,8 @@
 //! Sets of fields, as `metadata.managedFields` records them for each field manager.
 //!
-//! A [`FieldSet`] is a tree. Each node is named by a [`PathElement`]. A node is a *member* if its field is in the set; its
-//! children are the fields beneath. Nodes are sorted, and a node that is no member has children, so that equal sets are
-//! equal values.
+//! A [`FieldSet`] is a tree. Each node is named by a [`PathElement`]. A node is a *member* if its field is in the set;
+//! its children are the fields beneath. Nodes are sorted, and a node that is not a member has children, so that equal
+//! sets are equal values.
 
 mod algebra;
 mod element;

@@ -61,7 +61,7 @@ fn walk(value: &Value, path: &mut String, found: &mut Floats) {
 }
 
 impl Floats {
-    /// Returns the object with these numbers as floats; `None` if none of them is a number in it.
+    /// Returns the object with the numbers at these places as floats; `None` if there is no number at any of them.
     pub fn restore(&self, object: &Value) -> Option<Value> {
         let number = |place: &&String| object.pointer(place).is_some_and(Value::is_i64);
         let places: Vec<&String> = self.0.iter().filter(number).collect();

@@ -12,7 +12,7 @@ pub use evenkeel_tree::value::{List, Map, Number, Text, Value, from_value, json,
 pub(crate) use tree::float;
 pub use tree::{Tree, settle_floats};
 
-/// Looks up a value by a chain of object keys; `None` if one is missing or its parent is no object.
+/// Looks up a value by a chain of object keys; `None` if one is missing or its parent is not an object.
 ///
 /// ```
 /// use evenkeel_schema::json::{get, Value};
@@ -38,6 +38,16 @@ pub fn go_kind(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
+    }
+}
+
+/// Whether two values are equal scalars. Most fields are unchanged, and this test avoids looking up their schema.
+pub(crate) fn same_scalar(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a == b,
+        (Value::Number(a), Value::Number(b)) => a == b,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        _ => false,
     }
 }
 

@@ -129,7 +129,7 @@ fn is_resize_infeasible(status: Option<&Value>) -> bool {
     pending.str("reason") == "Infeasible"
 }
 
-/// Reads a resource list, and skips values that are no quantities.
+/// Reads a resource list, and skips values that are not quantities.
 pub fn read(list: Option<&Value>) -> Amounts {
     let members = list.and_then(Value::as_object).into_iter().flatten();
     members.filter_map(|(name, value)| Some((name.to_string(), Quantity::from_json(value).ok()?))).collect()

@@ -276,20 +276,23 @@ fn repeats(spec: &Value, list: &str, field: &str, at: &str, warnings: &mut Vec<S
 fn fractions(container: &Value, at: &str, warnings: &mut Vec<String>) {
     for resource in ["memory", "ephemeral-storage"] {
         for list in ["limits", "requests"] {
-            let quantity = get(container, &["resources", list, resource]).map(Quantity::from_json);
-            if let Some(Ok(quantity)) = quantity
-                && !quantity.counts_as_whole()
-            {
-                let text = go::quote(&quantity.to_string());
-                warnings.push(format!(
-                    "{at}.resources.{list}[{resource}]: fractional byte value {text} is invalid, must be an integer"
-                ));
-            }
+            warnings.extend(fraction(container, at, list, resource));
         }
     }
 }
 
-/// A variable may be built on an earlier one of its name; anything else hides that one.
+/// Warns about an amount in `resources` that is not a whole number of bytes.
+fn fraction(object: &Value, at: &str, list: &str, resource: &str) -> Option<String> {
+    let quantity = Quantity::from_json(get(object, &["resources", list, resource])?).ok()?;
+    let text = go::quote(&quantity.to_string());
+    (!quantity.counts_as_whole()).then(|| {
+        format!(
+            "{at}.resources.{list}[{resource}]: fractional byte value {text} is invalid, must be an integer"
+        )
+    })
+}
+
+/// Warns about variables that hide an earlier one with their name. A variable that refers to the earlier one is fine.
 fn hidden_variables(container: &Value, at: &str, warnings: &mut Vec<String>) {
     let variables = container.list("env");
     for (index, variable) in variables.iter().enumerate() {
@@ -340,7 +343,7 @@ fn print_port(port: &Value) -> String {
     )
 }
 
-/// How two ports of one number and protocol are in each other's way.
+/// How two ports with the same number and protocol conflict.
 fn clash(port: &Value, other: &Value) -> Option<&'static str> {
     let host = |port: &Value| port.int("hostPort").unwrap_or_default();
     let (ip, other_ip) = (port.str("hostIP"), other.str("hostIP"));

@@ -207,8 +207,8 @@ impl<H: Header> Store<H> {
         self.shared.count(prefix)
     }
 
-    /// The newest revision, if no key of this folder has changed after an older one. `None` means that one has changed, or
-    /// that the log no longer reaches back so far. No key is looked at.
+    /// Returns the newest revision if no key of this folder has changed after `revision`; `None` if one has, or if the
+    /// log no longer reaches back that far. No key is read.
     ///
     /// The name of a folder ends with a slash.
     pub fn unchanged_since(&self, folder: &str, revision: u64) -> Option<u64> {

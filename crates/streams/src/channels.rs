@@ -28,7 +28,7 @@ pub(crate) enum Codec {
     Binary,
     /// The number of the channel is a digit, and what follows is base64.
     Base64,
-    /// As [`Codec::Binary`], and a client can close a channel.
+    /// Binary messages, and clients can close a channel.
     Closable,
 }
 
@@ -116,8 +116,8 @@ pub(crate) async fn serve(
         _ = sent => {}
         () = idle.expired() => return,
     }
-    // The client closes the connection when it has read everything. Closing it with bytes that nobody has read would reset
-    // it, and the client might lose the end.
+    // The client closes the connection when it has read everything. Closing the connection with unread bytes would
+    // reset it, and the client might lose the last messages.
     let _ = tokio::time::timeout(CLOSING, received).await;
 }
 

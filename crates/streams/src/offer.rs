@@ -204,7 +204,7 @@ impl Offer {
                 command_channels(io, (codec, form), streams, command, station.as_ref()).await;
             }
             Protocol::CommandStreams(form, resizes) => {
-                let asked = spdy::Asked { streams, form, resizes };
+                let asked = spdy::CommandRequest { streams, form, resizes };
                 spdy::serve_command(io, asked, command, station.as_ref()).await;
             }
             // Other offers serve no command.

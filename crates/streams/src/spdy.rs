@@ -16,7 +16,7 @@ mod connection;
 mod frame;
 mod ports;
 
-pub(crate) use command::{Asked, serve_command};
+pub(crate) use command::{CommandRequest, serve_command};
 pub use compression::{HeaderError, Headers, Inflater, deflate};
 pub use frame::{Control, FrameError, FrameHead, HEAD_BYTES};
 pub(crate) use ports::serve_ports;

@@ -69,7 +69,7 @@ impl Tree {
         self.at(path).members()
     }
 
-    /// The names and values of this map, by name; none if this is no map.
+    /// The names and values of this map, by name; none if this is not a map.
     pub fn members(&self) -> impl Iterator<Item = (&str, &Tree)> {
         self.as_map().into_iter().flat_map(Map::iter)
     }

@@ -1,7 +1,7 @@
 //! The webhooks: what is refused before it is stored, and what is filled in.
 //!
-//! The schema checks a spec alone; a webhook also knows the spec before, and who asks. The operator does not rely on its
-//! webhooks: it makes the same checks again, for databases that were written while the webhooks were not installed.
+//! The schema checks a spec alone; a webhook also knows the previous spec and the user. The operator does not rely on
+//! its webhooks: it makes the same checks again, for databases that were written while the webhooks were not installed.
 
 use std::sync::Arc;
 

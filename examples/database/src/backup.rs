@@ -1,7 +1,7 @@
 //! Backups: something outside of the cluster that must be done before a database is deleted.
 //!
-//! [`Dump`] asks the application itself, and believes it as little as one should: a server that says it is well may not
-//! be, and a dump that ends with exit code 0 may be cut short.
+//! [`Dump`] takes the backup from the application itself, and checks every answer: a server that reports to be healthy
+//! may not be, and a dump that ends with exit code 0 may be cut short.
 
 use std::time::Duration;
 
@@ -22,13 +22,14 @@ const HEALTH_LIMIT: Duration = Duration::from_secs(10);
 /// How long a dump may take. A reconcile of another database does not wait for it.
 const DUMP_LIMIT: Duration = Duration::from_secs(600);
 
-/// The most that a dump may have: it is held in memory.
+/// The largest dump, in bytes. A dump is held in memory.
 const DUMP_MAX_BYTES: u64 = 256 << 20;
 
-/// What is among the last lines of a whole dump.
+/// A line near the end of every complete dump.
 const COMPLETE: &str = "-- PostgreSQL database dump complete";
 
-/// How many of the last lines that is: the rest of the comment and a command of newer versions follow it.
+/// How many lines at the end may contain [`COMPLETE`]: the rest of the comment and a command of newer versions follow
+/// it.
 const LAST_LINES: usize = 8;
 
 /// What the exporter says of a server that it can reach. It answers with status 200 even if it cannot.

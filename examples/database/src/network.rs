@@ -11,7 +11,7 @@ use tower::service_fn;
 
 use crate::backup::{BackupError, Http, Place};
 
-/// The most that an answer may have: an exporter's has some hundred kilobytes.
+/// The largest HTTP response, in bytes. That of an exporter has some hundred kilobytes.
 const ANSWER_MAX_BYTES: usize = 8 << 20;
 
 /// An HTTP client that reaches Services by their names, if the operator runs in the cluster.

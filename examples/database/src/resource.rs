@@ -1,8 +1,8 @@
 //! The custom resource, in its first version. [`v2`](crate::v2) is the second one.
 //!
 //! The schema checks single fields by patterns, limits and CEL rules, so that the API server refuses a bad spec at once
-//! without a webhook. Checks that need the spec before, such as whether storage would shrink, are made by a webhook (see
-//! the module `admission`), and again by the operator, which shows them in a condition: see
+//! without a webhook. Checks that need the previous spec, such as whether storage would shrink, are made by a webhook
+//! (see the module `admission`), and again by the operator, which shows them in a condition: see
 //! [`Rejection`](crate::Rejection).
 
 use evenkeel::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_schema::go::quote_list;
 use serde::{Deserialize, Serialize};
 
 use super::{Attributes, Target};
@@ -125,7 +126,7 @@ impl std::fmt::Display for Rule {
             ("Verbs", &self.verbs),
         ];
         let shown = parts.iter().filter(|(_, list)| !list.is_empty());
-        let shown: Vec<_> = shown.map(|(name, list)| format!("{name}:{}", quoted_list(list))).collect();
+        let shown: Vec<_> = shown.map(|(name, list)| format!("{name}:{}", quote_list(list))).collect();
         write!(f, "{{{}}}", shown.join(", "))
     }
 }
@@ -155,12 +156,6 @@ pub(crate) fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
     }
     missing.extend(by_resource.into_values());
     missing
-}
-
-/// Prints a list of strings as Go's `%q` does: `["a" "b"]`.
-pub(crate) fn quoted_list(list: &[String]) -> String {
-    let quoted: Vec<_> = list.iter().map(|item| format!("{item:?}")).collect();
-    format!("[{}]", quoted.join(" "))
 }
 
 fn has(list: &[String], item: &str) -> bool {

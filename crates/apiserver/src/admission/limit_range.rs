@@ -1,11 +1,12 @@
 //! The LimitRanger plugin: default and maximum resources of containers, pods and claims.
 
+use evenkeel_schema::field::aggregate;
 use evenkeel_schema::json::{Map, Value, json};
 use evenkeel_schema::pod_resources::{Amounts, Part, PodResources, read};
 use evenkeel_schema::quantity::Quantity;
 use evenkeel_store::Range;
 
-use super::plugin::{Admission, Handles, Operation, Plugin, aggregate};
+use super::plugin::{Admission, Handles, Operation, Plugin};
 use crate::registry::{GroupResource, storage_prefix};
 use crate::status::{Result, Status};
 use crate::storage;
@@ -46,9 +47,9 @@ impl Plugin for LimitRanger {
             } else {
                 limits.flat_map(|limit| check_claim(limit, object)).collect()
             };
-            if let Some(why) = aggregate(&errors) {
+            if !errors.is_empty() {
                 let plural = &admission.ctx.info.plural;
-                return Err(Status::not_admitted("", plural, admission.shown_name(), &why));
+                return Err(Status::not_admitted("", plural, admission.shown_name(), &aggregate(&errors)));
             }
         }
         Ok(())

@@ -111,18 +111,3 @@ pub(super) trait Plugin: Send + Sync {
         Ok(())
     }
 }
-
-/// Joins several errors as Go does; `None` if there are none.
-pub(super) fn aggregate(errors: &[String]) -> Option<String> {
-    let mut told: Vec<&str> = Vec::new();
-    for error in errors {
-        if !told.contains(&error.as_str()) {
-            told.push(error);
-        }
-    }
-    match told.as_slice() {
-        [] => None,
-        [one] => Some((*one).to_owned()),
-        several => Some(format!("[{}]", several.join(", "))),
-    }
-}

@@ -18,7 +18,7 @@ const P256_SPKI: [u8; 26] = [
 
 /// A signing key cannot be read or generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is no private key of the curve P-256 in PKCS #8")]
+#[error("it is not a private key of the curve P-256 in PKCS #8")]
 pub struct KeyError;
 
 /// The key that signs service account tokens.

@@ -1,6 +1,8 @@
 //! The messages of refused requests, in Kubernetes' words.
 
-use crate::access::{Attributes, Rule, Target, quoted_list};
+use evenkeel_schema::go::quote_list;
+
+use crate::access::{Attributes, Rule, Target};
 use crate::status::{Details, Status, quote};
 
 /// Returns the `Status` for a request that is not allowed; `reason` may be empty.
@@ -58,7 +60,7 @@ pub(super) fn escalation(user: &crate::User, missing: &[Rule]) -> String {
     format!(
         "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         user.name,
-        quoted_list(&user.groups),
+        quote_list(&user.groups),
         lines.join("\n")
     )
 }

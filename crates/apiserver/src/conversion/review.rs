@@ -3,7 +3,7 @@
 //! Pure functions, with Kubernetes' rules and error messages.
 
 use evenkeel_schema::api_resources::split_api_version;
-use evenkeel_schema::field::{FieldError, Path};
+use evenkeel_schema::field::{Path, aggregate};
 use evenkeel_schema::json::go_kind;
 use evenkeel_schema::json::{Map, Value};
 use evenkeel_schema::{go, object_meta, selector};
@@ -356,15 +356,5 @@ fn check_syntax(field: &str, given: &Value) -> Result<(), String> {
             object_meta::annotations(&Path::new("metadata").child("annotation"), &metadata, &mut errors);
         }
     }
-    let mut told: Vec<String> = Vec::new();
-    for error in errors.iter().map(FieldError::to_string) {
-        if !told.contains(&error) {
-            told.push(error);
-        }
-    }
-    match told.as_slice() {
-        [] => Ok(()),
-        [one] => Err(one.clone()),
-        several => Err(format!("[{}]", several.join(", "))),
-    }
+    if errors.is_empty() { Ok(()) } else { Err(aggregate(&errors)) }
 }

@@ -10,7 +10,7 @@ use crate::registry::{ResourceInfo, SubresourceInfo};
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const CONNECT_METHODS: [(&str, &str); 5] =
     [("get", "get"), ("update", "put"), ("create", "post"), ("patch", "patch"), ("delete", "delete")];
-/// The methods that a proxy passes on though they are no verbs.
+/// The methods that a proxy passes on although they have no verb.
 const PROXY_METHODS: [(&str, &str); 2] = [("head", "head"), ("options", "options")];
 
 /// Returns every path of a group and version.

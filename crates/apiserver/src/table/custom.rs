@@ -1,5 +1,6 @@
 //! Rows of custom resources, from the `additionalPrinterColumns` of their CRD.
 
+use evenkeel_schema::go;
 use evenkeel_schema::json::Value;
 use jiff::Timestamp;
 
@@ -67,23 +68,11 @@ fn text(value: &Value) -> String {
         Value::String(text) => text.clone().to_string(),
         Value::Null => "<no value>".to_owned(),
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (None, Some(float)) => go_float(float),
+            (None, Some(float)) => go::float(float),
             _ => number.to_string(),
         },
         other => other.to_string(),
     }
-}
-
-/// Prints a float as Go does: very small and very large numbers have an exponent of at least two digits.
-fn go_float(float: f64) -> String {
-    let magnitude = float.abs();
-    if magnitude == 0.0 || (1e-4..1e21).contains(&magnitude) {
-        return format!("{float}");
-    }
-    let text = format!("{float:e}");
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
-    format!("{mantissa}e{sign}{digits:0>2}")
 }
 
 #[cfg(test)]
@@ -94,18 +83,19 @@ mod tests {
 
     fn check(kind: &str, path: &str, expected: Value) {
         let object = json!({"metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": {"s": "text", "i": 7, "f": 1.5, "whole": 2.0, "large": 1e21, "b": true, "o": {"k": [1]}, "bad": "no date"}});
+            "spec": {"s": "text", "i": 7, "f": 1.5, "whole": 2.0, "large": 1_234_567.5, "b": true, "o": {"k": [1]}, "bad": "no date"}});
         let column = Column { json_path: path.into(), kind: kind.into(), ..Column::default() };
         let now = "2026-01-01T00:05:00Z".parse().unwrap();
         assert_eq!(CustomColumns::of(&[column]).cells(&object, now)[1], expected, "{kind} {path}");
     }
 
+    /// Numbers from a million on have an exponent in Go. Columns printed them plainly up to 1e21.
     #[test]
     fn cells_follow_the_type_of_the_column() {
         check("string", ".spec.s", json!("text"));
         check("string", ".spec.i", json!("7"));
         check("string", ".spec.f", json!("1.5"));
-        check("string", ".spec.large", json!("1e+21"));
+        check("string", ".spec.large", json!("1.2345675e+06"));
         check("string", ".spec.b", json!("true"));
         check("string", ".spec.o", json!(r#"{"k":[1]}"#));
         check("integer", ".spec.i", json!(7));

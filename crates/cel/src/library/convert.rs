@@ -1,10 +1,9 @@
 //! Conversions between the standard types.
 
+use evenkeel_scalars::go;
+
 use crate::value::{Fault, Outcome, Value};
 use crate::value::{net, time};
-
-/// Doubles with this exponent or a larger one are printed in exponent notation.
-const EXPONENT_MAX: i32 = 6;
 
 /// Converts a value to the type of this name.
 pub(crate) fn convert<'a>(to: &str, value: &Value<'a>) -> Outcome<Value<'a>> {
@@ -130,14 +129,7 @@ pub(crate) fn print_double(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf".to_owned() } else { "-Inf".to_owned() };
     }
-    let scientific = format!("{value:e}");
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if value == 0.0 || (-4..EXPONENT_MAX).contains(&exponent) {
-        return format!("{value}");
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.abs())
+    go::float(value)
 }
 
 /// Prints a duration in seconds, as CEL does.

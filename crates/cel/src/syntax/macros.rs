@@ -9,7 +9,7 @@ use crate::syntax::{Fold, Id, Literal, Lowering, Node};
 pub(crate) const RESULT: &str = "@result";
 const SORT_INPUT: &str = "@__sortBy_input__";
 
-/// Expands a member call that is a macro. Returns the id of the expansion, or `None` if the call is no macro.
+/// Expands a member call that is a macro. Returns the id of the expansion, or `None` if the call is not a macro.
 pub(crate) fn expand(
     lowering: &mut Lowering,
     call_at: (u64, Position),

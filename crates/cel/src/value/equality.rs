@@ -1,7 +1,7 @@
 //! The equality of values.
 //!
-//! Numbers of different types can be equal. Other values of different types are unequal; comparing them is no error. Lists
-//! of the object whose list type is `set` or `map` are compared without their order.
+//! Numbers of different types can be equal. Other values of different types are unequal; comparing them is not an
+//! error. Lists of the object whose list type is `set` or `map` are compared without their order.
 
 use std::borrow::Cow;
 use std::cell::Cell;

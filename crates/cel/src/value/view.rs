@@ -154,7 +154,8 @@ fn string<'a>(text: &'a str, schema: &dyn Schema) -> Outcome<Value<'a>> {
     })
 }
 
-/// The error for a string that is no base64. Expressions read bytes in the URL-safe alphabet, unlike the `byte` format.
+/// The error for a string that is not base64. Expressions read bytes in the URL-safe alphabet, unlike the `byte`
+/// format.
 fn bad_base64(text: &str, error: &base64::DecodeError) -> Fault {
     let at = match error {
         base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,

@@ -49,7 +49,7 @@ enum Role {
     Builtin,
 }
 
-/// The line about a recorded moment, or `None` if it is no step. A request counts when it is answered.
+/// The line about a recorded moment, or `None` if the moment is not a step. A request counts when it is answered.
 pub(crate) fn of_moment(at: Duration, moment: &Moment, operators: &[&str]) -> Option<Line> {
     match moment {
         Moment::Request(exchange) => of_request(at, exchange, operators),

@@ -20,8 +20,9 @@ const NAME_A_SOURCE: &str = "name the operator with --address URL, or its Servic
 /// The flags that say which record to read.
 #[derive(Debug, Args)]
 pub(crate) struct SourceFlags {
-    /// Read a saved record [default: ask the kubeconfig's API server, which is the operators' if it is that of `evenkeel
-    /// up` or `evenkeel demo`, and all operators whose Service ends with `-metrics` and has a port `https`].
+    /// Read a saved record [default: ask the cluster of the kubeconfig: its API server, if that is `evenkeel up` or
+    /// `evenkeel demo`, and every operator with a Service whose name ends with `-metrics` and that has a port named
+    /// `https`].
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Ask the operator at this address, such as https://127.0.0.1:8443.

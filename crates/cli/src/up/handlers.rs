@@ -62,9 +62,13 @@ impl FromStr for PortHandler {
             None => (None, text),
         };
         let (port, address) = rest.split_once('=').ok_or_else(|| malformed("there is no address"))?;
-        let port =
-            port.parse().ok().filter(|port| *port > 0).ok_or_else(|| malformed("the port is no number"))?;
-        let address = address.parse().map_err(|_| malformed("the address is no IP address with a port"))?;
+        let port = port
+            .parse()
+            .ok()
+            .filter(|port| *port > 0)
+            .ok_or_else(|| malformed("the port is not a number from 1 to 65535"))?;
+        let address =
+            address.parse().map_err(|_| malformed("the address is not an IP address with a port"))?;
         Ok(Self { label, port, address })
     }
 }
@@ -224,9 +228,9 @@ mod tests {
         assert_eq!("app=web@8080=127.0.0.1:3000".parse(), Ok(labelled));
         for (text, why) in [
             ("8080", "there is no address"),
-            ("0=127.0.0.1:1", "the port is no number"),
-            ("x=127.0.0.1:1", "the port is no number"),
-            ("80=localhost:1", "the address is no IP address with a port"),
+            ("0=127.0.0.1:1", "the port is not a number from 1 to 65535"),
+            ("x=127.0.0.1:1", "the port is not a number from 1 to 65535"),
+            ("80=localhost:1", "the address is not an IP address with a port"),
             ("app@80=127.0.0.1:1", "the label has no value"),
         ] {
             let error = text.parse::<PortHandler>().unwrap_err();

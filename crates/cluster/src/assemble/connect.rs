@@ -18,6 +18,20 @@ impl Cluster {
     /// crash points affect the requests of this process alone. The ledger does not know what other processes do, so
     /// [`Cluster::settled`] is an approximation: our own queues are empty, and for one second this process sent no
     /// request and nothing in the namespace changed.
+    ///
+    /// Tests need not call this: with `EVENKEEL_KUBECONFIG`, [`testing::run`](crate::testing::run) runs them on a
+    /// remote cluster.
+    ///
+    /// ```no_run
+    /// # async fn run(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use evenkeel_cluster::Cluster;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// let cluster = Cluster::connect(client);
+    /// cluster.delete::<ConfigMap>("settings").await?;
+    /// cluster.settled().await;
+    /// cluster.assert_none::<ConfigMap>().await;
+    /// # Ok(()) }
+    /// ```
     pub fn connect(client: Client) -> Self {
         let env = Env::system();
         let namespace = client.default_namespace().to_owned();

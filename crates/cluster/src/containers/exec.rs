@@ -134,7 +134,7 @@ pub(crate) type ExecHandler = Arc<dyn Fn(Exec) -> BoxFuture<'static, Exit> + Sen
 
 /// What a handler answers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CallKind {
     /// New commands.
     Exec,
     /// Clients that attach to what runs.
@@ -143,14 +143,14 @@ pub(crate) enum Kind {
 
 /// A handler with the containers that it answers for.
 pub(crate) struct ExecRule {
-    pub(crate) kind: Kind,
+    pub(crate) kind: CallKind,
     pub(crate) selector: Selector,
     pub(crate) handler: ExecHandler,
 }
 
 impl ExecRule {
     pub(crate) fn matches(&self, call: &CommandCall) -> bool {
-        let kind = if call.command.is_some() { Kind::Exec } else { Kind::Attach };
+        let kind = if call.command.is_some() { CallKind::Exec } else { CallKind::Attach };
         let mut containers = names_and_images(&call.pod);
         let image = containers.find(|(name, _)| *name == call.container).map_or("", |(_, image)| image);
         self.kind == kind && selects(&self.selector, &call.pod, &call.container, image)

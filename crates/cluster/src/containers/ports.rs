@@ -31,7 +31,7 @@ const ANSWER_MAX_BYTES: usize = 64 << 20;
 pub struct PortCall {
     /// The namespace of the pod or the Service.
     pub namespace: String,
-    /// The name of the pod that answers; empty for a Service whose endpoints are no pods.
+    /// The name of the pod that answers; empty for a Service whose endpoints are not pods.
     pub pod: String,
     /// The name of the Service that the client called; empty if it called a pod.
     pub service: String,
@@ -58,20 +58,20 @@ pub(crate) enum Answer {
 
 /// Something that answers for ports.
 pub(crate) struct Listener {
-    pub(crate) whom: Whom,
+    pub(crate) owner: PortOwner,
     /// The port; `None` for all.
     pub(crate) port: Option<u16>,
     pub(crate) answer: Answer,
 }
 
 /// Whose ports a listener answers for.
-pub(crate) enum Whom {
+pub(crate) enum PortOwner {
     Pods(Selector),
     Service { namespace: String, name: String },
 }
 
 /// A port that a client calls.
-pub(crate) enum Place<'a> {
+pub(crate) enum CalledPort<'a> {
     Pod(&'a Value, u16),
     Service { namespace: &'a str, name: &'a str, port: u16, pod: Option<&'a (Arc<Value>, u16)> },
 }
@@ -94,26 +94,27 @@ impl PortCall {
 }
 
 impl Listener {
-    pub(crate) fn listens(&self, place: &Place<'_>) -> bool {
+    pub(crate) fn listens(&self, place: &CalledPort<'_>) -> bool {
         let is_own = |port: u16| self.port.is_none_or(|own| own == port);
-        match (&self.whom, place) {
-            (Whom::Pods(selector), Place::Pod(pod, port)) => is_own(*port) && has_selected(selector, pod),
-            (Whom::Pods(selector), Place::Service { pod: Some((pod, port)), .. }) => {
+        match (&self.owner, place) {
+            (PortOwner::Pods(selector), CalledPort::Pod(pod, port)) => {
+                is_own(*port) && has_selected(selector, pod)
+            }
+            (PortOwner::Pods(selector), CalledPort::Service { pod: Some((pod, port)), .. }) => {
                 is_own(*port) && has_selected(selector, pod)
             }
             (
-                Whom::Service { namespace, name },
-                Place::Service { namespace: there, name: called, port, .. },
+                PortOwner::Service { namespace, name },
+                CalledPort::Service { namespace: there, name: called, port, .. },
             ) => is_own(*port) && namespace == there && name == called,
-            (Whom::Pods(_), Place::Service { pod: None, .. }) | (Whom::Service { .. }, Place::Pod(..)) => {
-                false
-            }
+            (PortOwner::Pods(_), CalledPort::Service { pod: None, .. })
+            | (PortOwner::Service { .. }, CalledPort::Pod(..)) => false,
         }
     }
 
     /// Whether it may answer for some port of a pod.
     pub(crate) fn may_answer_for(&self, pod: &Value) -> bool {
-        matches!(&self.whom, Whom::Pods(selector) if has_selected(selector, pod))
+        matches!(&self.owner, PortOwner::Pods(selector) if has_selected(selector, pod))
     }
 }
 

@@ -14,11 +14,12 @@ use tower::BoxError;
 use super::outside::{Outside, OutsideError};
 use crate::cluster::Cluster;
 use crate::containers::{
-    Answer, Connection, Containers, Exec, Exit, HttpFault, HttpFaults, Kind, Listener, PortCall, Whom,
+    Answer, CallKind, Connection, Containers, Exec, Exit, HttpFault, HttpFaults, Listener, PortCall,
+    PortOwner,
 };
 
 /// The name under which HTTP requests to applications are in the record.
-const DOOR: &str = "http";
+const RECORDED_AS: &str = "http";
 
 /// What an application answers if [`HttpFault::Nonsense`] answers for it.
 const NONSENSE: &str = "<html><body>It works!</body></html>";
@@ -52,7 +53,7 @@ impl Cluster {
         F: Future<Output = E> + Send + 'static,
         E: Into<Exit>,
     {
-        self.on_command(Kind::Exec, selector, handler);
+        self.on_command(CallKind::Exec, selector, handler);
     }
 
     /// Lets a handler answer for clients that attach to the selected containers, as [`Cluster::on_exec`] does for
@@ -62,12 +63,12 @@ impl Cluster {
         F: Future<Output = E> + Send + 'static,
         E: Into<Exit>,
     {
-        self.on_command(Kind::Attach, selector, handler);
+        self.on_command(CallKind::Attach, selector, handler);
     }
 
     fn on_command<F, E>(
         &self,
-        kind: Kind,
+        kind: CallKind,
         selector: Selector,
         handler: impl Fn(Exec) -> F + Send + Sync + 'static,
     ) where
@@ -125,8 +126,8 @@ impl Cluster {
     ) where
         F: Future<Output = Response<Bytes>> + Send + 'static,
     {
-        let whom = Whom::Service { namespace: self.namespace().to_owned(), name: name.to_owned() };
-        self.inner.containers.listen(Listener { whom, port: Some(port), answer: answer(handler) });
+        let owner = PortOwner::Service { namespace: self.namespace().to_owned(), name: name.to_owned() };
+        self.inner.containers.listen(Listener { owner, port: Some(port), answer: answer(handler) });
     }
 
     /// Lets a closure answer HTTP requests to a port of the selected pods: through Services, by port-forward, and by
@@ -141,12 +142,12 @@ impl Cluster {
     ) where
         F: Future<Output = Response<Bytes>> + Send + 'static,
     {
-        let whom = Whom::Pods(selector);
-        self.inner.containers.listen(Listener { whom, port: Some(port), answer: answer(handler) });
+        let owner = PortOwner::Pods(selector);
+        self.inner.containers.listen(Listener { owner, port: Some(port), answer: answer(handler) });
     }
 
-    /// Connects what clients send to the ports of the selected pods with something else, such as a program on this
-    /// machine. `None` as the port stands for all ports. The error of the closure is the reason that clients are told.
+    /// Forwards connections to a port of the selected pods to something else, such as a program on this machine. `None`
+    /// stands for all ports. If the closure fails, clients are told its error as the reason.
     ///
     /// Has no effect on a remote cluster.
     pub fn connect_pods<F>(
@@ -160,7 +161,7 @@ impl Cluster {
         let connect =
             move |call| -> BoxFuture<'static, Result<Connection, String>> { Box::pin(connect(call)) };
         let answer = Answer::Connection(Arc::new(connect));
-        self.inner.containers.listen(Listener { whom: Whom::Pods(selector), port, answer });
+        self.inner.containers.listen(Listener { owner: PortOwner::Pods(selector), port, answer });
     }
 
     /// Returns an HTTP client for the operator with this name, which resolves the names of Services in this cluster
@@ -172,7 +173,7 @@ impl Cluster {
     /// their answers.
     pub fn http(&self, operator: &str) -> ClusterHttp {
         ClusterHttp {
-            door: self.outside(operator, DOOR),
+            outside: self.outside(operator, RECORDED_AS),
             server: self.inner.server.clone(),
             containers: self.inner.containers.clone(),
             faults: self.inner.http_faults.clone(),
@@ -205,7 +206,7 @@ where
 /// An HTTP client of an operator for the applications in the cluster. Made by [`Cluster::http`]; cloning is cheap.
 #[derive(Clone)]
 pub struct ClusterHttp {
-    door: Outside,
+    outside: Outside,
     server: Option<ApiServer>,
     containers: Containers,
     faults: HttpFaults,
@@ -240,8 +241,11 @@ impl ClusterHttp {
         let what = format!("{} {}", request.method(), request.uri());
         let looks = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
         let effect = self.deliver(request);
-        let carried =
-            if looks { self.door.ask(&what, effect).await } else { self.door.call(&what, effect).await };
+        let carried = if looks {
+            self.outside.ask(&what, effect).await
+        } else {
+            self.outside.call(&what, effect).await
+        };
         let told = |OutsideError { why, .. }: OutsideError| format!("{why} (injected)");
         carried.map_err(told).flatten().map_err(|why| HttpError { what, why })
     }

@@ -69,6 +69,28 @@ impl Cluster {
 
     /// Crashes an operator at one of its next writes, and starts it again from its factory.
     ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use evenkeel_runtime::{Action, Controller, Ctx, Result};
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # async fn reconcile(map: Arc<ConfigMap>, ctx: Ctx) -> Result<Action> {
+    /// #     let mut secret = Secret::default();
+    /// #     secret.metadata.name = map.metadata.name.clone();
+    /// #     ctx.apply(secret).await?;
+    /// #     Ok(Action::await_change())
+    /// # }
+    /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
+    /// # let map: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}})).unwrap();
+    /// use evenkeel_cluster::CrashPoint;
+    /// cluster.run(|| Controller::new("copy", reconcile).owns::<Secret>());
+    /// cluster.crash("copy", CrashPoint::AnswerLost(1));   // the Secret is created, but "copy" never learns it
+    /// cluster.apply(map).await?;
+    /// cluster.settled().await;
+    /// assert_eq!(cluster.crashes("copy"), 1);
+    /// assert!(cluster.get_opt::<Secret>("a").await?.is_some());
+    /// # Ok::<_, kube::Error>(()) }).unwrap();
+    /// ```
+    ///
     /// # Panics
     /// Panics if no operator of this name runs.
     #[track_caller]

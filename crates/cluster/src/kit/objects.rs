@@ -188,8 +188,8 @@ impl Cluster {
     }
 }
 
-/// Adds to an error of the API server what to do about it. Of a kind whose definition is not installed, the API server says
-/// only `404 page not found`, and whoever reads that in a test does not learn which kind is meant.
+/// Adds advice to an error of the API server. For a kind whose definition is not installed, the API server says only
+/// `404 page not found`, so the kind is added as well.
 fn advised<K: Resource<DynamicType = ()>>(error: kube::Error) -> kube::Error {
     match error {
         kube::Error::Api(mut status) if status.code == 404 => {

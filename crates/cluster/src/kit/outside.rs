@@ -8,7 +8,7 @@ use evenkeel_env::Footprint;
 use http::Method;
 
 use crate::cluster::{Cluster, ClusterInner, second_replica};
-use crate::transport::{Asked, CrashMoment, Directed, Fault, OperatorProcess, Outcome, Verdict};
+use crate::transport::{CrashMoment, Directed, Fault, OperatorProcess, Outcome, OutgoingRequest, Verdict};
 
 /// The prefix of the paths under which calls are recorded.
 const PATH: &str = "/outside";
@@ -47,20 +47,20 @@ impl Cluster {
     /// /// The buckets of a cloud, as the test sees them. Clones share them, so that they survive a crash of the operator.
     /// #[derive(Clone)]
     /// struct Cloud {
-    ///     door: Outside,
+    ///     handle: Outside,
     ///     buckets: Arc<Mutex<Vec<String>>>,
     /// }
     ///
     /// impl Cloud {
     ///     async fn create(&self, name: &str) -> Result<(), OutsideError> {
-    ///         self.door.call("create bucket", async { self.buckets.lock().push(name.to_owned()) }).await
+    ///         self.handle.call("create bucket", async { self.buckets.lock().push(name.to_owned()) }).await
     ///     }
     /// }
     ///
     /// # evenkeel_cluster::testing::run(evenkeel_cluster::testing::options().controllers(false), |cluster| async move {
-    /// let cloud = Cloud { door: cluster.outside("my-operator", "cloud"), buckets: Arc::default() };
+    /// let cloud = Cloud { handle: cluster.outside("my-operator", "cloud"), buckets: Arc::default() };
     /// let buckets = cloud.buckets.clone();
-    /// cloud.door.shows(move || buckets.lock().clone().into());   // exploration compares the buckets at each rest
+    /// cloud.handle.shows(move || buckets.lock().clone().into());   // exploration compares the buckets at each rest
     /// cloud.create("a").await.unwrap();
     /// # });
     /// ```
@@ -130,7 +130,7 @@ impl Outside {
         let number = wire.records.then(|| {
             let body = Bytes::new();
             let (by, method, path) = (&by, &method, &*path);
-            wire.recorder.asked(Asked { by, verb: "call", method, path, body: &body })
+            wire.recorder.asked(OutgoingRequest { by, verb: "call", method, path, body: &body })
         });
         let note = |outcome| {
             if let Some(number) = number {

@@ -159,13 +159,13 @@ pub struct RecordFollower {
     flights: Vec<(Flight, Position)>,
 }
 
-/// Whether the news tell nothing but how long ago each watch was heard.
+/// Whether nothing is new except how long ago each watch last received something.
 fn is_old(news: &Record, controllers: &[Controller]) -> bool {
     news.entries.is_empty() && news.controllers == controllers
 }
 
 impl RecordFollower {
-    /// Returns the news as a stream: each when something is new, and at least every few seconds.
+    /// Returns the news as a stream, with an item whenever something is new, and at least every few seconds.
     pub fn stream(self) -> impl Stream<Item = Record> + Send + 'static {
         let begin = (self, Vec::new(), None::<Instant>);
         futures::stream::unfold(begin, |(mut reader, mut controllers, mut told)| async move {

@@ -14,8 +14,8 @@ use crate::transport::{Backend, Exchange, Moment, Outcome};
 
 /// How many reasons a failed wait shows: a screen, with what is pending.
 const REASONS_MAX: usize = 10;
-/// How many writes of one client to one object that change nothing are too many. One may be a repetition after a crash, and a
-/// second one another.
+/// How many writes that change nothing one client may send to one object without a warning. Two may be repetitions
+/// after crashes.
 const FUTILE_MAX: usize = 2;
 /// How much virtual time a reconcile may take besides its requests.
 const WAITED_MAX: Duration = Duration::from_secs(1);
@@ -122,7 +122,8 @@ impl Cluster {
     }
 }
 
-/// Whether a write was accepted and changed nothing. An apply is how an operator asks whether something is to be changed.
+/// Whether a write was accepted and changed nothing. Applies do not count, because an operator sends them to find out
+/// whether anything has to change.
 fn is_futile(exchange: &Exchange) -> bool {
     let accepted =
         matches!(exchange.outcome, Outcome::Answered { status: 200..300, wrote: None, fault: None });

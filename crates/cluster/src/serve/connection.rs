@@ -71,7 +71,7 @@ pub(crate) struct Host {
     pub(crate) timeouts: Timeouts,
     pub(crate) busy_watches: BusyWatches,
     pub(crate) in_flight: InFlight,
-    /// Is told of each answered request, if requests are recorded.
+    /// Called with each answered request, if requests are recorded.
     pub(crate) observer: Option<Observer>,
 }
 

@@ -1,4 +1,4 @@
-//! What is told about a request that was answered.
+//! Reports of answered requests, for the record.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// The longest name of a client that is taken from its User-Agent, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Is told of each answered request.
+/// Called with each answered request.
 pub(crate) type Observer = Arc<dyn Fn(Served) + Send + Sync>;
 
 /// A request of a client, and its answer.

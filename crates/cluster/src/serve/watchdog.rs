@@ -25,7 +25,8 @@ pub(crate) struct Limits {
     pub(crate) idle: Duration,
     /// For the client to read what was sent to it.
     pub(crate) unread: Duration,
-    /// Whether bytes that are no complete head are the beginning of one. Not so in HTTP/2, which has other frames.
+    /// Whether bytes that do not complete a head belong to an incomplete one. False for HTTP/2, where they may belong
+    /// to other frames.
     pub(crate) bytes_are_heads: bool,
 }
 

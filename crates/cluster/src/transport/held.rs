@@ -24,14 +24,14 @@ pub(crate) struct HeldWatches {
 #[derive(Debug, Default)]
 struct Register {
     next: u64,
-    open: BTreeMap<u64, Arc<Line>>,
+    open: BTreeMap<u64, Arc<OpenWatch>>,
     /// Which watches are held. A rule does not hold watches that begin with a list later than the rule.
     rules: Vec<Matcher>,
 }
 
 /// One open watch.
 #[derive(Debug)]
-struct Line {
+struct OpenWatch {
     by: Arc<str>,
     path: String,
     reader: AtomicWaker,
@@ -83,8 +83,12 @@ impl HeldWatches {
 
     /// Registers a watch until its body is dropped.
     pub(super) fn enter(&self, by: Arc<str>, path: String, body: ResponseBody, begin: Beginning) -> HeldBody {
-        let line =
-            Arc::new(Line { by, path, reader: AtomicWaker::new(), state: Mutex::new(LineState::default()) });
+        let line = Arc::new(OpenWatch {
+            by,
+            path,
+            reader: AtomicWaker::new(),
+            state: Mutex::new(LineState::default()),
+        });
         let mut register = self.shared.lock();
         let (first, held) = match begin {
             Beginning::Resumed => (VecDeque::new(), register.rules.iter().any(|rule| line.matches(rule))),
@@ -99,7 +103,7 @@ impl HeldWatches {
     }
 }
 
-impl Line {
+impl OpenWatch {
     fn matches(&self, matcher: &Matcher) -> bool {
         matcher.matches(&self.by, &Method::GET, &self.path)
     }
@@ -108,7 +112,7 @@ impl Line {
 /// The body of a watch that can be held.
 pub(super) struct HeldBody {
     id: u64,
-    line: Arc<Line>,
+    line: Arc<OpenWatch>,
     /// The frames that the reader gets first, even if the watch is held.
     first: VecDeque<Bytes>,
     /// The frames that were kept back.

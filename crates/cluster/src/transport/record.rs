@@ -247,17 +247,17 @@ impl Recorder {
     }
 
     /// Records a request and returns its number.
-    pub(crate) fn asked(&self, asked: Asked<'_>) -> u64 {
+    pub(crate) fn asked(&self, asked: OutgoingRequest<'_>) -> u64 {
         self.push(Moment::Request(self.exchange(asked)))
     }
 
     /// Records a call to a webhook and returns its number.
-    pub(crate) fn called(&self, asked: Asked<'_>) -> u64 {
+    pub(crate) fn called(&self, asked: OutgoingRequest<'_>) -> u64 {
         self.push(Moment::Webhook(self.exchange(asked)))
     }
 
-    fn exchange(&self, asked: Asked<'_>) -> Exchange {
-        let Asked { by, verb, method, path, body } = asked;
+    fn exchange(&self, asked: OutgoingRequest<'_>) -> Exchange {
+        let OutgoingRequest { by, verb, method, path, body } = asked;
         Exchange {
             at: self.start.elapsed(),
             by: by.clone(),
@@ -460,7 +460,7 @@ impl Recorder {
 
 /// A request that is about to be sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct OutgoingRequest<'a> {
     pub(crate) by: &'a Arc<str>,
     pub(crate) verb: &'static str,
     pub(crate) method: &'a Method,
@@ -550,7 +550,7 @@ mod tests {
         recorder.begin();
         let (by, body): (Arc<str>, _) = ("op".into(), Bytes::new());
         let ask = |path: &str| {
-            recorder.asked(Asked { by: &by, verb: "get", method: &Method::GET, path, body: &body })
+            recorder.asked(OutgoingRequest { by: &by, verb: "get", method: &Method::GET, path, body: &body })
         };
         let read = |position: &mut Followed| {
             let mut seen = Vec::new();
@@ -586,7 +586,8 @@ mod tests {
         let recorder = Recorder::new();
         let by: Arc<str> = "op".into();
         let ask = |path: &str, wrote| {
-            let asked = Asked { by: &by, verb: "patch", method: &Method::PATCH, path, body: &Bytes::new() };
+            let asked =
+                OutgoingRequest { by: &by, verb: "patch", method: &Method::PATCH, path, body: &Bytes::new() };
             let number = recorder.asked(asked);
             recorder.answered(number, Outcome::Answered { status: 200, wrote, fault: None });
         };

@@ -25,12 +25,12 @@ pub(crate) struct Watches {
 #[derive(Debug, Default)]
 struct Open {
     next: u64,
-    by_id: BTreeMap<u64, Arc<Line>>,
+    by_id: BTreeMap<u64, Arc<OpenWatch>>,
 }
 
 /// One open watch.
 #[derive(Debug)]
-struct Line {
+struct OpenWatch {
     by: Arc<str>,
     path: String,
     cut: AtomicBool,
@@ -44,7 +44,7 @@ impl Watches {
     pub(crate) fn cut(&self, matcher: &Matcher, station: &Station) -> usize {
         let open = self.shared.lock();
         let matching = open.by_id.values().filter(|line| matcher.matches(&line.by, &Method::GET, &line.path));
-        let cut = |line: &Arc<Line>| {
+        let cut = |line: &Arc<OpenWatch>| {
             *line.work.lock() = Some(station.enter_with(format!("{} cut off from {}", line.by, line.path)));
             line.cut.store(true, Ordering::SeqCst);
             line.reader.wake();
@@ -54,7 +54,7 @@ impl Watches {
 
     /// Registers a watch until its body is dropped.
     pub(crate) fn enter(&self, by: Arc<str>, path: String, body: ResponseBody) -> CutBody {
-        let line = Arc::new(Line {
+        let line = Arc::new(OpenWatch {
             by,
             path,
             cut: AtomicBool::new(false),
@@ -72,7 +72,7 @@ impl Watches {
 /// The body of a watch. It ends when the watch is cut.
 pub(crate) struct CutBody {
     id: u64,
-    line: Arc<Line>,
+    line: Arc<OpenWatch>,
     body: ResponseBody,
     watches: Watches,
 }

@@ -14,14 +14,14 @@ use evenkeel_apiserver::{WebhookAnswer, WebhookCaller, WebhookQuestion};
 use evenkeel_env::{Env, Station};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Request, Response, Uri, header};
+use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tower::{BoxError, ServiceExt as _};
 
-use super::record::{Asked, Outcome, Recorder};
-use crate::webhooks::{ANSWER_BYTES_MAX, USER_AGENT, Webhooks, content_type};
+use super::record::{Outcome, OutgoingRequest, Recorder};
+use crate::webhooks::{self, ANSWER_BYTES_MAX, Webhooks, content_type};
 
 /// The port of a webhook whose URL has none.
 const HTTPS_PORT: u16 = 443;
@@ -266,7 +266,7 @@ impl WebhookTransport {
     fn note(&self, url: &str, body: &Bytes) -> Option<u64> {
         self.records.then(|| {
             let method = &http::Method::POST;
-            self.recorder.called(Asked { by: &self.by, verb: "call", method, path: url, body })
+            self.recorder.called(OutgoingRequest { by: &self.by, verb: "call", method, path: url, body })
         })
     }
 }
@@ -283,13 +283,7 @@ impl WebhookCaller for WebhookTransport {
 
 /// Calls a webhook in this process.
 async fn ask(handler: Handler, question: WebhookQuestion) -> Result<WebhookAnswer, String> {
-    let request = Request::post(question.path)
-        .header(header::HOST, question.authority)
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json, */*")
-        .header(header::USER_AGENT, USER_AGENT)
-        .body(Full::new(question.body))
-        .map_err(|error| error.to_string())?;
+    let request = webhooks::request(question)?;
     // The panic of a webhook must not reach the API server, which sees a broken connection.
     match AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await {
         Ok(Ok(answer)) => Ok(answer),

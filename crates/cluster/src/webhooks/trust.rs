@@ -104,8 +104,8 @@ impl ServerCertVerifier for Trust {
     }
 }
 
-/// The error of a failed TLS handshake, in the words of Go if they are known.
-pub(super) fn told(error: &std::io::Error) -> String {
+/// The error of a failed TLS handshake, worded as in Go where Go's words are known.
+pub(super) fn handshake_error(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
     match inner {
         Some(Error::InvalidCertificate(why)) => {

@@ -143,7 +143,7 @@ fn usages_of(purpose: &str, usages: &[&str]) -> Result<(), String> {
     Err(format!("usages did not match [{}]", listed.join(" ")))
 }
 
-/// Returns how long a certificate is valid whose request asks for so many seconds.
+/// Returns the lifetime of a certificate whose request asks for this many seconds.
 pub(super) fn lifetime(seconds: Option<i64>) -> Duration {
     match seconds.map(|seconds| Duration::from_secs(seconds.try_into().unwrap_or_default())) {
         Some(asked) => asked.clamp(LIFETIME_MIN, LIFETIME_MAX),

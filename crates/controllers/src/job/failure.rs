@@ -58,7 +58,7 @@ fn cause(rule: &Tree, pod: &Pod) -> Option<String> {
         });
         let (container, code) = ended.find(|(container, code)| {
             let named = requirement.str("containerName").is_none_or(|name| name == *container);
-            named && *code != 0 && code_matches(requirement, *code)
+            named && *code != 0 && pod::exit_code_matches(requirement, *code)
         })?;
         return Some(format!(
             "Container {container} for pod {namespace}/{name} failed with exit code {code}"
@@ -72,13 +72,4 @@ fn cause(rule: &Tree, pod: &Pod) -> Option<String> {
         })
     })?;
     Some(format!("Pod {namespace}/{name} has condition {}", condition.str("type").unwrap_or_default()))
-}
-
-fn code_matches(requirement: &Tree, code: i32) -> bool {
-    let listed = requirement.list("values").iter().any(|value| value.as_i64() == Some(code.into()));
-    match requirement.str("operator") {
-        Some("In") => listed,
-        Some("NotIn") => !listed,
-        _ => false,
-    }
 }

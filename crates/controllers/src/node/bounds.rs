@@ -10,32 +10,32 @@ use std::sync::{Arc, OnceLock};
 
 use super::behaviour::LogLine;
 
-/// What the commands that start in one look at a pod may cost together: the bytes that they expand, read and write, with
-/// something for each word, step and file. Commands of tests cost some kilobytes.
+/// The budget of all commands that start in one look at a pod: the bytes that they expand, read and write, plus a
+/// constant for each word, step and file. Typical commands of tests cost some kilobytes.
 const EFFORT: usize = 16 << 20;
 
 /// How many bytes the lines that all containers print may take together, in the runs whose logs are kept.
 const PRINTED_MAX: usize = 128 << 20;
 
-/// What a line takes besides its text.
+/// How many bytes a line takes besides its text.
 const LINE_COST: usize = size_of::<LogLine>();
 
-/// What the commands of one pod may still cost in the present look.
+/// The rest of the budget of a pod's commands in one look at the pod.
 #[derive(Debug)]
 pub(crate) struct Effort(Cell<usize>);
 
 impl Effort {
-    /// The effort for one look at a pod.
+    /// The whole budget for one look at a pod.
     pub(crate) fn new() -> Self {
         Self(Cell::new(EFFORT))
     }
 
-    /// What is left.
+    /// Returns how much of the budget is left.
     pub(crate) fn left(&self) -> usize {
         self.0.get()
     }
 
-    /// Takes a part of the effort. Returns `None`, and leaves nothing, if that is more than there is.
+    /// Spends a part of the budget. If less than that is left, spends all of it and returns `None`.
     pub(crate) fn spend(&self, cost: usize) -> Option<()> {
         let left = self.0.get().checked_sub(cost);
         self.0.set(left.unwrap_or(0));

@@ -19,6 +19,7 @@ use super::script::Run;
 use super::wake::Wakes;
 use crate::kinds::Pod;
 use crate::object::{Fields, time};
+use crate::pod;
 
 /// The delay before the second restart of a container. It doubles up to [`BACK_OFF_MAX`], as kubelet's does. The first
 /// restart comes at once.
@@ -117,13 +118,13 @@ pub(crate) struct ContainerMemory {
 }
 
 impl ContainerMemory {
-    /// Returns what the present run prints, unless the behaviour of the container says that.
+    /// Returns what the present run prints: what the container's behaviour says, or else what its command prints.
     fn prints(&self, behaviour: &Behaviour) -> Option<Printed> {
         let by_command = || self.run.as_ref().map(|run| run.log.clone());
         Some(behaviour.log.clone().or_else(by_command).unwrap_or_default())
     }
 
-    /// Returns what the present run does when it is told to stop, if its command says so.
+    /// Returns how the present run reacts to SIGTERM, if its command sets a `trap`; see [`Run::stops`].
     pub(crate) fn stops(&self) -> Option<Option<(Duration, i32)>> {
         self.run.as_ref()?.stops
     }
@@ -183,7 +184,7 @@ pub(crate) struct Turn<'a> {
 pub(crate) struct Outcome {
     pub(crate) status: Tree,
     pub(crate) notes: Vec<Note>,
-    /// What a run prints that has begun.
+    /// What the run that has just begun prints.
     pub(crate) started: Option<Printed>,
 }
 
@@ -745,14 +746,5 @@ fn is_pause(container: &Tree) -> bool {
 /// Returns the action of the first of a container's rules that matches an exit code.
 pub(super) fn restart_action(container: &Tree, code: i32) -> Option<&str> {
     let mut rules = container.list("restartPolicyRules").iter();
-    rules.find(|rule| exit_code_matches(rule.at("exitCodes"), code))?.str("action")
-}
-
-fn exit_code_matches(requirement: &Tree, code: i32) -> bool {
-    let listed = requirement.list("values").iter().any(|value| value.as_i64() == Some(code.into()));
-    match requirement.str("operator") {
-        Some("In") => listed,
-        Some("NotIn") => !listed,
-        _ => false,
-    }
+    rules.find(|rule| pod::exit_code_matches(rule.at("exitCodes"), code))?.str("action")
 }

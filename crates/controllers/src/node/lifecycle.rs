@@ -48,7 +48,7 @@ pub(crate) struct PodMemory {
     mounting: Option<Instant>,
     /// When the pod began to stop.
     stopping: Option<Instant>,
-    /// What was missing when the last events were recorded.
+    /// The missing objects that the last recorded events named.
     told: Vec<String>,
 }
 
@@ -507,7 +507,7 @@ impl<'a> Look<'a, '_> {
         }
     }
 
-    /// Returns what the command of a container does when it is told to stop, if it says so.
+    /// Returns how a container's command reacts to SIGTERM, if it sets a `trap`; see [`Run::stops`].
     fn told_stop(&self, container: &Tree) -> Option<Option<(Duration, i32)>> {
         self.memory.containers.get(name(container))?.as_ref()?.stops()
     }

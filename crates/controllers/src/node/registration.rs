@@ -138,8 +138,8 @@ pub(crate) fn status(options: &NodeOptions, index: usize, now: Timestamp) -> Tre
     })
 }
 
-/// Returns the status of a node that is healthy again. What others have added to the present status, such as resources of
-/// devices, is kept.
+/// Returns the status of a node that is healthy again. Fields that other clients have added to the present status, such
+/// as the resources of devices, are kept.
 pub(crate) fn recovered(present: &Tree, healthy: &Tree) -> Tree {
     let mut status = if present.is_null() { healthy.clone() } else { present.clone() };
     for (name, value) in healthy.members().filter(|(name, _)| !present.has(name) || *name == "conditions") {
@@ -148,8 +148,8 @@ pub(crate) fn recovered(present: &Tree, healthy: &Tree) -> Tree {
     status
 }
 
-/// Returns the status in which all extended resources of the capacity can be allocated, and no others, as kubelets write
-/// it for resources that others have added; `None` if that is so already.
+/// Returns the status with `allocatable` set to all extended resources in `capacity`, as kubelets set it after another
+/// client has changed the capacity; `None` if nothing has to change.
 pub(crate) fn with_extended(status: &Tree) -> Option<Tree> {
     let extended =
         |(name, amount): (&str, &Tree)| name.contains('/').then(|| (name.to_owned(), amount.clone()));

@@ -37,7 +37,7 @@ pub(crate) struct Run {
     pub(crate) message: Option<String>,
     /// Whether every run of the command does the same.
     pub(crate) repeats: bool,
-    /// What the run does when it is told to stop, if the command says so: after how long it ends and with which code;
+    /// How the run reacts to SIGTERM, if the command has a `trap` for it: after how long it ends, and with which code;
     /// `Some(None)` if it goes on until it is killed.
     pub(crate) stops: Option<Option<(Duration, i32)>>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Site<'a> {
     pub(crate) node: usize,
     pub(crate) volumes: &'a Volumes,
     pub(crate) prints: &'a PrintRoom,
-    /// What the commands of the pod may still cost.
+    /// The budget that is left for the pod's commands.
     pub(crate) effort: &'a Effort,
     pub(crate) started: (Instant, Timestamp),
     /// How often the container has been started again.
@@ -222,7 +222,8 @@ fn references(text: &str, variables: &BTreeMap<String, String>, room: &mut usize
         out.push_str(piece);
         Some(())
     };
-    // Where the next bracket is that closes a name, from some earlier place on: it is looked for once, however many open.
+    // The position of the next closing bracket. It is searched for again only when it has been passed, so that many
+    // opening brackets do not make the search quadratic.
     let mut closing = text.find(')');
     let mut at = 0;
     while let Some(dollar) = text[at..].find('$').map(|found| at + found) {
@@ -246,7 +247,7 @@ fn references(text: &str, variables: &BTreeMap<String, String>, room: &mut usize
     Some(out)
 }
 
-/// How many bytes of the file for it become a termination message: kubelet's limit.
+/// How many bytes of the termination message file are used: kubelet's limit.
 const FILE_MESSAGE_BYTES: usize = 4_096;
 
 /// Returns the end of a text, of at most this many bytes.
@@ -255,8 +256,9 @@ fn end_of(text: &str, bytes: usize) -> &str {
     &text[from.unwrap_or_default()..]
 }
 
-/// How many bytes, and how many lines, of a log become a termination message: kubelet's limits.
+/// How many bytes of a log become a termination message: kubelet's limit.
 const MESSAGE_BYTES: usize = 2_048;
+/// How many lines of a log become a termination message: kubelet's limit.
 const MESSAGE_LINES: usize = 80;
 
 /// Returns the end of the log as the message of a run that fails, if the container asks for that. `end` is the end of the
@@ -279,7 +281,7 @@ fn from_log(container: &Tree, exit: Option<(Duration, i32)>, log: &[LogLine], en
     Some(lines.join("\n") + end).filter(|_| !lines.is_empty())
 }
 
-/// Returns where a run's random numbers begin: another place for each run, the same in each repetition of a test.
+/// Returns the seed of a run's `$RANDOM`: different for each run, and the same whenever the test is repeated.
 fn seed(site: &Site<'_>, container: &Tree) -> u32 {
     let uid = site.pod.metadata.uid.as_deref().unwrap_or_default();
     let name = container.str("name").unwrap_or_default();

@@ -35,9 +35,7 @@ pub(crate) fn status(set: &ReplicaSet, census: Census, failure: Option<&Failure>
 
 /// Returns when the next ready pod becomes available.
 pub(crate) fn next_available(set: &ReplicaSet, pods: &Pods, now: Timestamp) -> Option<Duration> {
-    let min_ready_seconds = set.i32("spec/minReadySeconds").filter(|seconds| *seconds > 0)?;
-    let waits = pods.active.iter().filter_map(|pod| pod::available_in(pod, min_ready_seconds, now));
-    waits.filter(|wait| !wait.is_zero()).min()
+    pod::next_available(set, &pods.active, now)
 }
 
 /// Updates the condition `ReplicaFailure`. While it is set, its message and time do not change.

@@ -152,7 +152,7 @@ pub(crate) struct SchedulerCache {
     /// The placed pods, as constraints of other pods see them.
     groups: PodGroups,
     namespaces: NamespaceLabels,
-    /// The pods for which room was made on a node, by the node and the uid of the pod.
+    /// The nominated pods (`status.nominatedNodeName`), for which other pods were preempted, by node and uid.
     nominated: BTreeMap<String, BTreeMap<String, PlacedPod>>,
 }
 
@@ -217,7 +217,7 @@ impl SchedulerCache {
         }
     }
 
-    /// Notes the node on which room was made for a pod; `None` if there is none any more.
+    /// Records the node that a pod is nominated to; `None` removes the nomination.
     pub(crate) fn nominate(&mut self, pod: &Arc<Pod>, node: Option<&str>) {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         if node.is_none() && self.nominated.is_empty() {
@@ -241,7 +241,7 @@ impl SchedulerCache {
         });
     }
 
-    /// Returns the pods for which room was made on a node.
+    /// Returns the pods that are nominated to a node.
     pub(crate) fn nominated(&self, node: &str) -> impl Iterator<Item = &PlacedPod> {
         self.nominated.get(node).into_iter().flat_map(BTreeMap::values)
     }

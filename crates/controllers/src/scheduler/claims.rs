@@ -62,7 +62,7 @@ fn refusal(claim: &PersistentVolumeClaim) -> Option<String> {
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     since: Instant,
-    /// Whether the pod has been told that it is unschedulable.
+    /// Whether it was reported that the pod is unschedulable.
     told: bool,
 }
 

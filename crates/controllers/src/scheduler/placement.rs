@@ -54,7 +54,7 @@ impl Relations {
     }
 }
 
-/// Finds the node that fits a pod best. The node on which room was made for the pod is taken if it fits.
+/// Finds the node that fits a pod best. The node that the pod is nominated to comes first, if the pod fits there.
 pub(crate) fn place(incoming: &PlacedPod, cache: &mut SchedulerCache) -> Placement {
     let relations = Relations::of(&incoming.pod, cache);
     if let Some(node) = incoming.pod.str("status/nominatedNodeName")
@@ -79,8 +79,8 @@ pub(crate) fn place(incoming: &PlacedPod, cache: &mut SchedulerCache) -> Placeme
     }
 }
 
-/// Returns why a pod does not fit on a node; `None` if it fits. Pods of at least its priority for which room was made on
-/// the node take their room.
+/// Returns why a pod does not fit on a node; `None` if it fits. Pods of the same or a higher priority that are
+/// nominated to the node count as placed there.
 pub(crate) fn refusal(incoming: &PlacedPod, node: &str, cache: &mut SchedulerCache) -> Option<Misfit> {
     let relations = Relations::of(&incoming.pod, cache);
     misfit_with_nominated(incoming, node, &relations, cache)
@@ -96,7 +96,7 @@ fn misfit_with_nominated(
     misfit(incoming, found, info, relations).or_else(|| misfit_of_nominated(incoming, node, cache))
 }
 
-/// Returns why a pod does not fit beside the pods of at least its priority for which room was made on a node.
+/// Returns why a pod does not fit beside the pods of the same or a higher priority that are nominated to a node.
 fn misfit_of_nominated(incoming: &PlacedPod, node: &str, cache: &mut SchedulerCache) -> Option<Misfit> {
     let priority = queue::priority(&incoming.pod);
     let before = |other: &&PlacedPod| {

@@ -12,8 +12,8 @@ use crate::disruption_target;
 use crate::kinds::{POD, Pod};
 use crate::object::OfKind;
 
-/// Evicts the victims on a node, so that a pod of higher priority can be placed there. Pods of lower priority for which
-/// room was made there look for another node.
+/// Evicts the victims on a node, so that a pod of higher priority can be placed there. Pods of lower priority that were
+/// nominated to the node lose their nomination and are scheduled again.
 pub(super) async fn make_room(
     ctx: &Ctx<Mutex<SchedulerState>>,
     pod: &Pod,

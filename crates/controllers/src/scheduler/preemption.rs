@@ -75,11 +75,11 @@ pub(crate) struct Candidate {
 pub(crate) struct Refused {
     /// The part of the message after `preemption: `.
     pub(crate) message: String,
-    /// Whether the pod keeps the node on which room was made for it.
+    /// Whether the pod keeps its nomination to a node.
     pub(crate) keeps_nomination: bool,
 }
 
-/// Returns the best node to make room on for a pod that fits nowhere, and whom to evict there.
+/// Returns the best node for a pod that fits nowhere, and the pods to evict from it.
 pub(crate) fn evaluate(
     incoming: &PlacedPod,
     misfits: &Misfits,
@@ -110,7 +110,7 @@ pub(crate) fn evaluate(
     })
 }
 
-/// Returns why a pod may not let others be evicted.
+/// Returns why a pod may not preempt others.
 fn ineligible(incoming: &PlacedPod, misfits: &Misfits, cache: &SchedulerCache) -> Option<&'static str> {
     if incoming.pod.is("spec/preemptionPolicy", "Never") {
         return Some("not eligible due to preemptionPolicy=Never.");

@@ -14,7 +14,7 @@ pub(crate) const NAME: &str = "default-scheduler";
 /// The position of a pod in the queue: by descending priority, then by arrival.
 type QueuePosition = (Reverse<i32>, u64);
 
-/// What else than room on a node a pod waits for.
+/// What a pod waits for besides room on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// The pod may fit when another pod is placed, because of affinity or spread.
@@ -78,8 +78,9 @@ impl SchedulingQueue {
         Some((key, priority))
     }
 
-    /// Adds a pod that fits on no node. It waits for [`retry`](Self::retry), if its constraints are about other pods for
-    /// [`retry_related`](Self::retry_related), and because of its claims for [`retry_claims`](Self::retry_claims).
+    /// Adds a pod that fits on no node. [`retry`](Self::retry) makes the pod active again. So does
+    /// [`retry_related`](Self::retry_related) if the pod needs other pods, and [`retry_claims`](Self::retry_claims) if
+    /// it needs its claims.
     pub(crate) fn add_unschedulable(&mut self, key: Request, priority: i32, needs: Needs) {
         self.unschedulable.insert(key, Unschedulable { priority, needs });
     }

@@ -19,7 +19,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 struct Constraint {
     key: String,
     max_skew: i64,
-    /// Fewer domains than these count as if there were one without pods.
+    /// `minDomains`: with fewer domains than this, the emptiest domain counts as having no pods.
     min_domains: i64,
     selector: Option<Selector>,
     honors_affinity: bool,

@@ -55,7 +55,11 @@ pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let planner = Planner::new(observed, now);
     let mut steps = Vec::new();
     let deleted_for_update = if observed.set.is_deleting() { false } else { planner.next(&mut steps) };
-    Plan { steps, status: planner.status(deleted_for_update), look_again: planner.look_again() }
+    Plan {
+        steps,
+        status: planner.status(deleted_for_update),
+        look_again: pod::next_available(&observed.set, &observed.pods, now),
+    }
 }
 
 struct Planner<'a> {
@@ -222,13 +226,6 @@ impl<'a> Planner<'a> {
             "collisionCount": self.set.i32("status/collisionCount").unwrap_or(0),
             "conditions": self.set.at("status/conditions"),
         })
-    }
-
-    fn look_again(&self) -> Option<Duration> {
-        let min_ready_seconds = self.set.i32("spec/minReadySeconds").filter(|seconds| *seconds > 0)?;
-        let waits =
-            self.observed.pods.iter().filter_map(|pod| pod::available_in(pod, min_ready_seconds, self.now));
-        waits.filter(|wait| !wait.is_zero()).min()
     }
 }
 

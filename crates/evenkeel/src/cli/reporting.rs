@@ -67,7 +67,7 @@ impl Reporting {
     pub(super) fn end(self) {
         #[cfg(feature = "otel")]
         if let Some(Err(error)) = self.telemetry.map(Telemetry::shutdown) {
-            // The operator has done its work.
+            // The operator has ended its work, so lost spans are worth only a warning.
             tracing::warn!(%error, "the last spans were not sent");
         }
     }

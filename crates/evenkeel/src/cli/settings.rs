@@ -12,8 +12,8 @@ use serde_json::Value;
 const PREFIX: &str = "EVENKEEL_";
 /// The flag that names the file, which cannot name another one.
 const CONFIG: &str = "config";
-/// Flags that are no settings.
-const NO_SETTINGS: [&str; 3] = [CONFIG, "help", "version"];
+/// Flags that are not settings.
+const NOT_SETTINGS: [&str; 3] = [CONFIG, "help", "version"];
 
 /// Why the settings cannot be read.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) enum Refused {
     Settings(anyhow::Error),
 }
 
-/// A value that no flag gave.
+/// A value that the environment or the file gives for a flag.
 #[derive(Debug)]
 struct Given {
     value: String,
@@ -62,7 +62,7 @@ pub(super) fn matches(
 fn settings(command: &Command) -> BTreeMap<String, Id> {
     let flags = command.get_arguments().filter_map(|flag| Some((flag.get_long()?, flag.get_id())));
     flags
-        .filter(|(name, _)| !NO_SETTINGS.contains(name))
+        .filter(|(name, _)| !NOT_SETTINGS.contains(name))
         .map(|(name, id)| (name.to_owned(), id.clone()))
         .collect()
 }
@@ -93,7 +93,7 @@ fn given(
             given.insert(name, Given { value: value.clone(), origin: format!("the variable {variable}") });
         } else if let Some(meant) = nearest(settings.keys(), &name) {
             // A variable that resembles no setting belongs to somebody else: to tests, or to a Service of this name.
-            bail!("the variable {variable} is no setting (hint: did you mean {}?)", variable_name(meant));
+            bail!("the variable {variable} is not a setting (hint: did you mean {}?)", variable_name(meant));
         }
     }
     Ok(given)
@@ -136,7 +136,7 @@ fn from_file(settings: &BTreeMap<String, Id>, path: &Path) -> anyhow::Result<BTr
                     format!("the settings are {}", settings.keys().cloned().collect::<Vec<_>>().join(", "))
                 }
             };
-            bail!("{shown}: {name} is no setting (hint: {hint})");
+            bail!("{shown}: {name} is not a setting (hint: {hint})");
         }
         let value = match value {
             Value::String(text) => text,
@@ -254,26 +254,27 @@ mod tests {
         let of_file = |file| read("--config FILE", &[], file).expect_err(file);
         assert_eq!(
             of_file("leader-election: true"),
-            "FILE: leader-election is no setting (hint: did you mean leader-elect?)"
+            "FILE: leader-election is not a setting (hint: did you mean leader-elect?)"
         );
         assert_eq!(
             of_file("leaderElect: true"),
-            "FILE: leaderElect is no setting (hint: did you mean leader-elect?)"
+            "FILE: leaderElect is not a setting (hint: did you mean leader-elect?)"
         );
         assert_eq!(
             of_file("x: 1"),
-            "FILE: x is no setting (hint: the settings are leader-elect, metrics-port)"
+            "FILE: x is not a setting (hint: the settings are leader-elect, metrics-port)"
         );
         assert_eq!(
             of_file("config: other"),
-            "FILE: config is no setting (hint: the settings are leader-elect, metrics-port)"
+            "FILE: config is not a setting (hint: the settings are leader-elect, metrics-port)"
         );
         let of_variable = |name| read("", &[(name, "1")], "");
         assert_eq!(
             of_variable("EVENKEEL_LEADER_ELECTS"),
-            Err("the variable EVENKEEL_LEADER_ELECTS is no setting (hint: did you mean EVENKEEL_LEADER_ELECT?)".into())
+            Err("the variable EVENKEEL_LEADER_ELECTS is not a setting (hint: did you mean EVENKEEL_LEADER_ELECT?)".into())
         );
-        // Kubernetes gives pods such variables for a Service of the name `evenkeel`; the other one is of tests.
+        // The first two are variables that Kubernetes gives to pods for a Service named `evenkeel`; `EVENKEEL_SEED`
+        // belongs to tests.
         for foreign in ["EVENKEEL_PORT", "EVENKEEL_SERVICE_HOST", "EVENKEEL_SEED", "LEADER_ELECT"] {
             assert_eq!(of_variable(foreign), Ok((false, None)), "{foreign}");
         }

@@ -97,7 +97,7 @@ fn loop_of(record: &Record, all: &[&Reconcile]) -> Option<Loop> {
             None => break,
         }
     }
-    told(record, &rounds)
+    loop_from(record, &rounds)
 }
 
 /// Returns the fight at the end of these reconciles of one key, if there is one: its writes make the same change again and
@@ -126,7 +126,7 @@ fn fight_of(record: &Record, all: &[&Reconcile]) -> Option<Loop> {
         };
         rounds.push((reconcile, same));
     }
-    told(record, &rounds)
+    loop_from(record, &rounds)
 }
 
 /// The first change of a write whose values are known and differ, so that it can be seen to be undone.
@@ -136,15 +136,15 @@ fn undoable(sent: &Sent) -> Option<&Change> {
         .find(|change| change.from.is_some() && change.to.is_some() && change.from != change.to)
 }
 
-/// Whether a reconcile undoes this change itself: a phase that goes to and fro within one operator is no fight.
+/// Whether a reconcile undoes this change itself: a phase that one operator sets back and forth is not a fight.
 fn undoes(reconcile: &Reconcile, change: &Change) -> bool {
     let back =
         |other: &Change| other.path == change.path && other.from == change.to && other.to == change.from;
     reconcile.requests.iter().flat_map(|sent| &sent.changes).any(back)
 }
 
-/// Describes rounds, the newest first, if there are enough of them.
-fn told(record: &Record, rounds: &[(&Reconcile, &Sent)]) -> Option<Loop> {
+/// Makes a loop of these rounds, the newest first. Returns `None` if there are fewer than [`ROUNDS_MIN`].
+fn loop_from(record: &Record, rounds: &[(&Reconcile, &Sent)]) -> Option<Loop> {
     if rounds.len() < ROUNDS_MIN {
         return None;
     }

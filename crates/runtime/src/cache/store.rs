@@ -232,7 +232,7 @@ mod tests {
         assert!(later.get(&Request::namespaced("b", "two")).is_none() && later.iter_in("b").next().is_none());
     }
 
-    /// A function that says the same twice, or another time something else, does no harm to other objects.
+    /// An index function that returns a value twice, or changes its mind, does no harm to other objects.
     #[test]
     fn an_index_bears_with_its_function() {
         let changed = Arc::new(std::sync::atomic::AtomicBool::new(false));

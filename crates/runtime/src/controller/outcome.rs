@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(level_of(refused("Forbidden", 403), 0), [Level::ERROR]);
     }
 
-    /// A missing object is no error if it is the reconciled object, which was deleted meanwhile.
+    /// A missing object is not an error if it is the reconciled object, which was deleted meanwhile.
     #[tokio::test(start_paused = true)]
     async fn what_was_deleted_under_a_reconcile_is_no_error_the_first_time() {
         let missing = |name: &str| {

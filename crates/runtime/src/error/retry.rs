@@ -108,7 +108,7 @@ pub fn retry_of(error: &(dyn StdError + 'static)) -> Retry {
     asked.next().unwrap_or(Retry::Backoff)
 }
 
-/// Whether this link of a chain says only when to retry, which is no part of an error message.
+/// Whether this link of a chain of errors only says when to retry, and so is left out of the message.
 pub(super) fn is_directive(error: &(dyn StdError + 'static)) -> bool {
     error.is::<Directive>()
 }

@@ -61,9 +61,9 @@ pub struct VerbsError {
 }
 
 impl Verbs {
-    /// Adds what this request needs. Requests that no rule is about, such as discovery, are left out. A watch that
-    /// begins with the state of now needs `list` as well: a server that cannot stream it is asked for a list. A connection to a
-    /// container, which a WebSocket opens by a `get`, needs `create`.
+    /// Adds what this request needs. Requests that no RBAC rule can name, such as discovery, are left out. A watch that
+    /// begins with the current state needs `list` as well, because a server that cannot stream the state is asked for a
+    /// list. A connection to a container, which a WebSocket opens by a `get`, needs `create`.
     pub fn record(&mut self, method: &Method, path_and_query: &str) {
         let Some(info) = RequestInfo::parse(method, path_and_query) else { return };
         let (Some(path), Some(verb)) = (info.path.into_resource(), known(info.verb)) else { return };

@@ -67,7 +67,7 @@ fn families(text: &str) -> Vec<Family<'_>> {
     families
 }
 
-/// Reads a line. `None` for one that is no sample.
+/// Reads a line. Returns `None` if it is not a sample.
 fn sample(line: &str) -> Option<Sample> {
     // An exemplar follows after ` # `, which no label of ours contains unescaped outside of quotes.
     let end = line.find(['{', ' '])?;
@@ -141,7 +141,7 @@ impl Family<'_> {
         self.samples.iter().filter(created).map(point).collect()
     }
 
-    /// A point for each set of labels, without `le`. Buckets count what is in them alone, unlike those of the text.
+    /// A point for each set of labels, without `le`. The buckets are not cumulative, unlike those of the text.
     fn histograms(&self, start: u64, now: u64) -> Vec<HistogramDataPoint> {
         let mut points: Vec<(Vec<(String, String)>, HistogramDataPoint)> = Vec::new();
         for sample in &self.samples {

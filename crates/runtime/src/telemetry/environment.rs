@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-/// How often metrics are sent unless OTEL_METRIC_EXPORT_INTERVAL says it: the specification's default.
+/// How often metrics are sent unless OTEL_METRIC_EXPORT_INTERVAL is set: the specification's default.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How long an answer of the collector may take unless OTEL_EXPORTER_OTLP_TIMEOUT says it: the specification's default.
+/// How long an answer of the collector may take unless OTEL_EXPORTER_OTLP_TIMEOUT is set: the specification's default.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The environment asks for something that this library does not do, or cannot be read.
@@ -191,7 +191,7 @@ fn refused(variable: &str, value: &str, why: &'static str) -> TelemetryError {
     TelemetryError::Variable { variable: variable.to_owned(), value: value.to_owned(), why }
 }
 
-/// Replaces the escapes of URLs, such as `%20`. What is no escape stays.
+/// Replaces the escapes of URLs, such as `%20`. Text that is not a valid escape stays.
 fn unescaped(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -27,7 +27,7 @@ pub struct MetricsExport {
 }
 
 impl MetricsExport {
-    /// Begins to send. Without a place to send to, there is nothing to do.
+    /// Begins to send. Does nothing without a destination.
     pub(super) fn start(push: Option<Push>, resource: &Resource, metrics: Metrics, env: &Env) -> Self {
         let finish = CancellationToken::new();
         let Some(push) = push else { return Self { finish, task: tokio::spawn(std::future::ready(())) } };
@@ -76,7 +76,7 @@ impl Sender {
                 () = tokio::time::sleep(self.push.interval) => false,
             };
             if let Err(error) = self.send().await {
-                // The next attempt sends the same counters: nothing is lost by a collector that is away.
+                // The next attempt sends the same counters, so nothing is lost while the collector is away.
                 tracing::warn!(endpoint = self.push.endpoint, error, "cannot send metrics to the collector");
             }
             if ends {

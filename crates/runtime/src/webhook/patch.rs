@@ -66,9 +66,10 @@ fn merge_arrays(received: &[Value], before: &[Value], after: &[Value]) -> Vec<Va
     merged.collect()
 }
 
-/// The places in `before` of the items that those of `after` were made from: the item that is equal, else the one of the
-/// same name, else, in a list of the same length, the one at the same place. Whoever creates an object chooses how long its
-/// lists are, and the review runs on the manager's threads: the time must not grow with the square of the length.
+/// Returns, for each item of `after`, the index of the item of `before` that it was made from: the item that is equal,
+/// else the one of the same name, else, in a list of the same length, the one at the same index. Whoever creates an
+/// object chooses how long its lists are, and the review runs on the manager's threads: the time must not grow with the
+/// square of the length.
 fn origins(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     let mut origins = Origins { of: vec![None; after.len()], taken: vec![false; before.len()] };
     origins.at_the_same_place(before, after, |before, after| before == after);

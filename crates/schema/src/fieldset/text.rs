@@ -9,7 +9,7 @@ use std::str::FromStr;
 use super::{FieldSet, PathElement};
 use crate::json::{Map, Value};
 
-/// The error for a text that is no field set.
+/// The error for a text that is not a field set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FieldSetError {
     /// The text is not a JSON object of objects.

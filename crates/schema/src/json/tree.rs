@@ -24,7 +24,7 @@ pub(crate) fn float(value: f64) -> Value {
 
 /// Turns every float of a tree that is whole into an integer, as [`Tree`] reads it.
 ///
-/// The depth of the tree is the caller's to bound: patches refuse to make one that is too deep.
+/// The caller must bound the depth of the tree; patches refuse to make a tree that is too deep.
 pub fn settle_floats(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => *value = float(number.as_f64().unwrap_or_default()),

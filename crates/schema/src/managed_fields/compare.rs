@@ -75,7 +75,7 @@ impl Found {
     }
 }
 
-/// Compares two values of one field. Equal values are no difference, whatever their type.
+/// Compares two values of one field. Equal values do not differ, whatever their type.
 pub(super) fn visit(node: Node<'_>, old: Option<&Value>, new: Option<&Value>, found: &mut Found) {
     let (old_atom, new_atom) = (node.atom(old), node.atom(new));
     // An absent value takes the type of the other one. Values of different types are compared under both types.
@@ -147,7 +147,7 @@ fn visit_fields(map: MapView<'_>, old: Option<&Value>, new: Option<&Value>, foun
                 (name, None, Some(new))
             }
         };
-        // Equal values are no difference, whatever their type. This is the case for most fields.
+        // Equal values do not differ, whatever their type. This is the case for most fields.
         if old == new {
             continue;
         }

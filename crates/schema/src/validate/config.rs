@@ -104,7 +104,7 @@ fn secret(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The error of Go's decoder for the most common values that are no JSON object.
+/// The error of Go's decoder for the most common values that are not a JSON object.
 fn go_json_error(bytes: &[u8]) -> Option<String> {
     if bytes.is_empty() {
         return Some("unexpected end of JSON input".into());

@@ -74,7 +74,7 @@ fn attributes_class(
     errors.push(FieldError::forbidden(Path::new("spec").child(field), detail));
 }
 
-/// The new spec with the old values of what a bound claim may change, and without a class that it got only now.
+/// The new spec with the old values of what a bound claim may change, and without a class that the update adds.
 fn with_old_values(new: &Value, old: &Value) -> Value {
     let mut spec = new.at("spec").cloned().unwrap_or(Value::Null);
     let Some(fields) = spec.as_object_mut() else { return spec };

@@ -47,7 +47,7 @@ pub(super) fn of_pod(spec: &Value, at: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns about the labels of one term of a node selector, and about their values if a wrong one is not refused.
+/// Warns about the labels of one term of a node selector, and, with `checks_values`, about malformed values.
 pub(super) fn of_term(term: &Value, at: &str, checks_values: bool, warnings: &mut Vec<String>) {
     for (index, expression) in term.list("matchExpressions").iter().enumerate() {
         let (key, at) = (expression.str("key"), format!("{at}.matchExpressions[{index}]"));

@@ -2,9 +2,8 @@
 
 use evenkeel_scalars::go;
 
-use super::node_labels;
+use super::{fraction, node_labels};
 use crate::json::{Value, get};
-use crate::quantity::Quantity;
 use crate::read::Read as _;
 
 /// The kinds of volumes that no longer work, with what Kubernetes says about them in pods.
@@ -19,7 +18,7 @@ const POD_VOLUMES: [(&str, &str); 9] = [
     ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
-/// The kinds of PersistentVolumes with a warning, in its order.
+/// The kinds of PersistentVolumes with a warning, in Kubernetes' order.
 const PERSISTENT_VOLUMES: [&str; 6] =
     ["cephfs", "photonPersistentDisk", "scaleIO", "storageOS", "glusterfs", "rbd"];
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -43,19 +42,10 @@ pub(super) fn of_volumes(spec: &Value, at: &str, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns about a request or limit of storage that is no whole number of bytes.
+/// Warns about a request or limit of storage that is not a whole number of bytes.
 pub(super) fn of_claim_spec(spec: &Value, at: &str, warnings: &mut Vec<String>) {
-    for list in ["requests", "limits"] {
-        let quantity = get(spec, &["resources", list, "storage"]).map(Quantity::from_json);
-        if let Some(Ok(quantity)) = quantity
-            && !quantity.counts_as_whole()
-        {
-            let text = go::quote(&quantity.to_string());
-            warnings.push(format!(
-                "{at}.resources.{list}[storage]: fractional byte value {text} is invalid, must be an integer"
-            ));
-        }
-    }
+    warnings
+        .extend(["requests", "limits"].into_iter().filter_map(|list| fraction(spec, at, list, "storage")));
 }
 
 pub(super) fn of_claim(claim: &Value) -> Vec<String> {

@@ -12,7 +12,7 @@ use crate::pipe::Pipe;
 
 /// What a client asked for in its request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct CommandRequest {
     pub(crate) streams: Streams,
     pub(crate) form: EndForm,
     /// Whether the protocol tells the size of the terminal.
@@ -29,11 +29,16 @@ struct Ends {
     resize: Option<SpdyStream>,
 }
 
-pub(crate) async fn serve_command(io: Io, asked: Asked, command: Command, station: Option<&Station>) {
+pub(crate) async fn serve_command(
+    io: Io,
+    asked: CommandRequest,
+    command: Command,
+    station: Option<&Station>,
+) {
     connection(io, station, |opened| serve(asked, command, opened, station)).await;
 }
 
-async fn serve(asked: Asked, command: Command, mut opened: Opened, station: Option<&Station>) {
+async fn serve(asked: CommandRequest, command: Command, mut opened: Opened, station: Option<&Station>) {
     let ends = match tokio::time::timeout(STREAM_CREATION, collect(asked, &mut opened)).await {
         Ok(Some(ends)) => ends,
         _ => return,
@@ -73,7 +78,7 @@ async fn say(mut writer: Pipe, text: &[u8]) {
 }
 
 /// Waits for the streams that the request announced.
-async fn collect(asked: Asked, opened: &mut Opened) -> Option<Ends> {
+async fn collect(asked: CommandRequest, opened: &mut Opened) -> Option<Ends> {
     let Streams { stdin, stdout, stderr, tty } = asked.streams;
     let mut missing =
         1 + [stdin, stdout, stderr && !tty, tty && asked.resizes].iter().filter(|it| **it).count();

@@ -22,8 +22,8 @@ const ZLIB_HEAD: [u8; 2] = [0x78, 0x20];
 /// The flag for a dictionary in the second byte of a zlib stream.
 const HAS_DICTIONARY: u8 = 0x20;
 
-/// A block without content that is not the last one: the end of a flush. Go's reader holds back what it has inflated until it
-/// meets one, or takes what is missing for an error.
+/// An empty block that is not the last one, which marks the end of a flush. Go's reader holds back what it has inflated
+/// until it reads this block, and without it reports an error.
 const EMPTY_BLOCK: [u8; 5] = [0, 0, 0, 0xff, 0xff];
 
 /// The names and values of a stream's headers.
@@ -43,8 +43,8 @@ pub enum HeaderError {
     /// The headers are shorter than they say.
     #[error("the headers are too short")]
     TooShort,
-    /// A name or a value is no text.
-    #[error("the headers are no text")]
+    /// A name or a value is not UTF-8.
+    #[error("the headers are not UTF-8")]
     NoText,
 }
 

@@ -91,8 +91,8 @@ where
         _ = &mut received => return,
         () = idle.expired() => return,
     }
-    // The client closes the connection when it has read everything. Closing it with bytes that nobody has read would reset
-    // it, and the client might lose the end.
+    // The client closes the connection when it has read everything. Closing the connection with unread bytes would
+    // reset it, and the client might lose the last messages.
     let _ = tokio::time::timeout(CLOSING, received).await;
 }
 

@@ -198,7 +198,8 @@ fn control(kind: u16, payload: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// A data frame. The bytes are a piece that was read at once, so that their number has less than 24 bits.
+/// A data frame. The bytes are one piece of at most [`CHUNK_BYTES`](crate::limits::CHUNK_BYTES), so their number fits
+/// into 24 bits.
 fn data(stream: u32, flags: u8, bytes: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(HEAD_BYTES + bytes.len());
     frame.put_u32(stream & STREAM_BITS);

@@ -1,7 +1,7 @@
 //! Signs certificates for the requests of others, by the rules of Kubernetes' signers.
 //!
-//! A certificate has the subject and the key of its request to the byte, with every organization. The library that makes
-//! the cluster's own certificates keeps one of each, so that these are written here.
+//! A certificate has the subject and the key of its request, byte for byte. A subject may name several organizations,
+//! but rcgen, which makes the cluster's own certificates, keeps only one. So these certificates are encoded here.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -17,9 +17,10 @@ use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 
 use super::{Authority, AuthorityError};
 
-/// How much earlier than now a certificate begins, for those whose clocks are behind.
+/// How long before now a certificate's validity begins, for machines whose clocks are behind.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// A certificate that lives shorter ends its whole lifetime from now, and others that much earlier than they begin.
+/// The lifetime from which on [`BACKDATE`] is part of it, as in Kubernetes. A certificate with a shorter lifetime is
+/// valid that long from now on.
 const SHORT: Duration = Duration::from_secs(8 * 3600);
 /// How many bytes of randomness a serial number has.
 const SERIAL_BYTES: usize = 16;
@@ -187,7 +188,7 @@ fn key_id<'a>(own: &X509Certificate<'a>) -> Option<&'a [u8]> {
     })
 }
 
-/// Returns from when to when a certificate is valid: never longer than the authority.
+/// Returns the encoded validity of a certificate, which never ends after that of the authority.
 fn validity(now: Timestamp, lifetime: Duration, last: Timestamp) -> Vec<u8> {
     let ends_early = if lifetime < SHORT { SignedDuration::ZERO } else { BACKDATE };
     let lifetime = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);

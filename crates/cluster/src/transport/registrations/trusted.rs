@@ -93,7 +93,7 @@ impl Probe {
         Arc::new(Self { namespace: namespace.to_owned(), ..Self::default() })
     }
 
-    /// Makes this the probe of another replica: the first one knows of its calls, too.
+    /// Makes this the probe of another replica, whose calls count for the first one too.
     pub(super) fn follow(&self, first: Arc<Self>) {
         // A probe has one deployment, and that one first replica.
         let _ = self.first.set(first);

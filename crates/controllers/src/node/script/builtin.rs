@@ -46,7 +46,7 @@ pub(super) fn run(machine: &mut Machine<'_, '_>, name: &str, arguments: &[String
         "touch" => files(&words)?.iter().try_fold(0, |_, path| touch(machine, path)),
         "rm" => rm(machine, &words),
         "cat" => cat(machine, &words),
-        // Directories are there whenever a file is.
+        // Directories need not be created: a file can be written to any path.
         "mkdir" | "chmod" | "chown" | "sync" | "wait" | "umask" => Ok(0),
         "trap" => Ok(trap(machine, &words)),
         "tail" if words == ["-f", "/dev/null"] => Err(Halt::Endless),
@@ -68,7 +68,7 @@ fn code(machine: &Machine<'_, '_>, words: &[&str]) -> Ran {
     }
 }
 
-/// Notes what the script does when it is told to stop. Other signals come from nobody.
+/// Records the handler for SIGTERM. Nothing sends any other signal.
 fn trap(machine: &mut Machine<'_, '_>, words: &[&str]) -> i32 {
     let words = if words.first() == Some(&"--") { &words[1..] } else { words };
     if let Some((handler, signals)) = words.split_first()
@@ -188,7 +188,7 @@ fn holds(machine: &mut Machine<'_, '_>, words: &[&str]) -> Result<bool, Halt> {
     }
 }
 
-/// Returns the arguments that are no options.
+/// Returns the arguments that are not options. There must be at least one.
 fn files<'a>(words: &[&'a str]) -> Result<Vec<&'a str>, Halt> {
     let files: Vec<_> = words.iter().copied().filter(|word| !word.starts_with('-')).collect();
     if files.is_empty() { Err(Halt::Unknown) } else { Ok(files) }

@@ -10,12 +10,13 @@ use tokio::time::Instant;
 use super::machine::WORD_COST;
 use crate::kinds::Pod;
 
-/// How many bytes the files in the volumes of one pod may have, those in all directories of one node, and those of all pods
-/// and nodes of a cluster. A script that writes more is not understood.
+/// The most bytes that the files in the volumes of one pod may have. A script that writes more counts as not understood.
 const POD_BYTES_MAX: usize = 1 << 20;
+/// The most bytes that the files in all directories of one node may have.
 const NODE_BYTES_MAX: usize = 16 << 20;
+/// The most bytes that the files of all pods and nodes of a cluster may have.
 const CLUSTER_BYTES_MAX: usize = 128 << 20;
-/// What a file takes besides its path and its content.
+/// How many bytes a file takes besides its path and its content.
 const FILE_COST: usize = 128;
 
 /// Whose files these are.
@@ -27,11 +28,11 @@ enum Owner {
     Node(usize),
 }
 
-/// A file: the name of its volume or the path of its directory, and its path in there.
+/// A file: the name of its volume or the path of its directory, and the path within that.
 type FileKey = (String, String);
 
-/// The contents of one file over time, each with the time from which on the file has it: one content, or the present one and
-/// one that a run has announced. `None` means that the file does not exist from then on.
+/// The contents of one file over time, each with the time from which it is valid. There are at most two: the present
+/// content, and one that a run will write later. `None` means that the file does not exist from that time on.
 type History = Vec<(Instant, Option<String>)>;
 
 /// The files in all volumes.
@@ -43,7 +44,7 @@ pub(crate) struct Volumes {
 #[derive(Debug, Default)]
 struct Disks {
     by_owner: BTreeMap<Owner, Disk>,
-    /// What the files of all owners take.
+    /// How many bytes the files of all owners take.
     bytes: usize,
 }
 
@@ -51,9 +52,9 @@ struct Disks {
 #[derive(Debug, Default)]
 struct Disk {
     files: BTreeMap<FileKey, History>,
-    /// The files whose first state is replaced at a time.
+    /// The files with a later content, by the time at which it replaces the present one.
     replacements: BTreeSet<(Instant, FileKey)>,
-    /// What the files take in all.
+    /// How many bytes all these files take.
     bytes: usize,
 }
 
@@ -134,7 +135,7 @@ impl Disk {
         }
     }
 
-    /// Drops the states that have been replaced by now, and the files that are gone.
+    /// Drops the contents that have been replaced by now, and the files that are gone.
     fn drop_replaced(&mut self, now: Instant) {
         while let Some((at, key)) = self.replacements.pop_first() {
             if at > now {
@@ -148,9 +149,9 @@ impl Disk {
     }
 }
 
-/// What a file takes with all of its states.
+/// Returns how many bytes a file takes, with its present and its later content.
 fn cost((volume, path): &FileKey, states: &[(Instant, Option<String>)]) -> usize {
-    // A second state has the path in the list of replacements, too.
+    // The list of replacements has the path of a file with a later content once more.
     let paths = (volume.len() + path.len()) * states.len();
     let contents = states.iter().map(|(_, content)| FILE_COST + content.as_ref().map_or(0, String::len));
     paths + contents.sum::<usize>()
@@ -230,7 +231,7 @@ impl<'a> Files<'a> {
         self.own.get(path).map(String::as_str)
     }
 
-    /// What it costs to find a file: a look at each mount and each volume.
+    /// Returns what it costs to find a file: one lookup in each mount and each volume.
     pub(super) fn cost_of_finding(&self, path: &str) -> usize {
         let looks = 1 + self.container.list("volumeMounts").len() + self.pod.list("spec/volumes").len();
         looks * WORD_COST + path.len()

@@ -15,17 +15,18 @@ use super::syntax::{AndOr, Command, List, Redirect, Simple, parse};
 use crate::node::behaviour::LogLine;
 use crate::node::bounds::Effort;
 
-/// How many commands a script may run. One that runs more goes on until it is stopped.
+/// How many commands a script may run. A script that runs more counts as running until it is stopped.
 const STEPS_MAX: u32 = 5_000;
 
-/// How many lines a script may print. One that prints more goes on until it is stopped.
+/// How many lines a script may print. A script that prints more counts as running until it is stopped.
 const LINES_MAX: usize = 2_000;
 
 /// How many bytes a word may have, and how many bytes a script may print in all.
 const WORD_BYTES_MAX: usize = 1 << 16;
 const PRINTED_BYTES_MAX: usize = 1 << 20;
 
-/// What a word costs besides its bytes: the memory of a text. A step and a look for a file cost the same.
+/// What a word costs besides its bytes: the size of a `String`, rounded up. A step and the lookup of a file cost as
+/// much.
 pub(super) const WORD_COST: usize = 32;
 
 /// How deep functions may call functions.
@@ -69,7 +70,7 @@ pub(super) struct Machine<'a, 'f> {
     pub(super) varies: bool,
     /// Whether the last line that was printed has no end.
     pub(super) ends_within_line: bool,
-    /// What the script does when it is told to stop, if it says so: `trap … TERM`.
+    /// The handler for SIGTERM, if the script has set one: `trap … TERM`.
     pub(super) on_term: Option<String>,
     /// `$0` and the arguments of the script, or of the function that runs.
     pub(super) positional: Vec<String>,
@@ -81,7 +82,7 @@ pub(super) struct Machine<'a, 'f> {
     status: i32,
     steps: u32,
     printed: usize,
-    /// What the script may still cost. One that costs more goes on until it is stopped.
+    /// The budget that is left. A script that needs more counts as running until it is stopped.
     effort: &'a Effort,
     calls: u32,
     /// How many conditions are being evaluated. In a condition, `set -e` does not end the script.
@@ -130,8 +131,8 @@ impl<'a, 'f> Machine<'a, 'f> {
         self.finish(ran)
     }
 
-    /// Returns what happens when a script is told to stop that has said so: after how long it ends and with which code,
-    /// `None` if it goes on until it is killed. What it writes then is not known to anybody.
+    /// Runs the script's trap for SIGTERM, if it has set one. Returns after how long the script ends and with which
+    /// code; `Some(None)` if it goes on until it is killed. What the trap writes to files is dropped.
     pub(super) fn stop(&mut self) -> Option<Option<(Duration, i32)>> {
         let list = parse(&self.on_term.take()?, 0)?;
         self.files.freeze();
@@ -304,7 +305,7 @@ impl<'a, 'f> Machine<'a, 'f> {
             let printed = self.captured.pop().unwrap_or_default();
             self.write(&path, appends, &printed)?;
         }
-        // An assignment before a program is for that program alone.
+        // An assignment before a program applies to that program alone.
         if !words.is_empty() {
             for (name, value) in before {
                 match value {
@@ -413,7 +414,7 @@ impl<'a, 'f> Machine<'a, 'f> {
         let mut bytes = 0;
         for part in &word.parts {
             let (text, quoted) = match part {
-                // The shell would look for files.
+                // The shell would expand these to the names of files.
                 Part::Text { text, quoted: false } if text.contains(['*', '?', '~']) => {
                     return Err(Halt::Unknown);
                 }

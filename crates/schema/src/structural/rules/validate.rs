@@ -342,7 +342,7 @@ impl Run {
 /// The result of a `messageExpression`.
 enum Message {
     Text(String),
-    /// The expression failed, or its result is no valid message: `message` is used instead.
+    /// The expression failed, or its result is not a valid message: `message` is used instead.
     Unusable,
     /// The expression exceeded its cost limit, which ends the run.
     Stop(String),

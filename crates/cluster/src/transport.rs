@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use evenkeel_apiserver::{Committed, User};
 use evenkeel_env::{Env, Footprint, Station};
-use evenkeel_request_info::RequestInfo;
+use evenkeel_request_info::{RequestInfo, ResourcePath};
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
@@ -112,9 +112,23 @@ impl tower::Service<Request<kube::client::Body>> for Transport {
         let work =
             self.wire.requests.enter_with(format!("{} {} {}", self.by, request.method(), request.uri()));
         Box::pin(async move {
-            let answer = transport.carry(request).await;
-            drop(work);
-            answer
+            let Some(process) = &transport.process else {
+                let answer = transport.carry(request).await;
+                drop(work);
+                return answer;
+            };
+            tokio::select! {
+                biased;
+                answer = transport.carry(request) => {
+                    drop(work);
+                    answer
+                }
+                // A task that outlives its process waits for ever, and nobody waits for it.
+                () = process.ended() => {
+                    drop(work);
+                    std::future::pending().await
+                }
+            }
         })
     }
 }
@@ -152,13 +166,22 @@ impl Transport {
             && is_watch
             && let Some(watch) = stale::open(&self.wire.backend, &request, revision).await?
         {
-            let status = watch.rest.status().as_u16();
-            let fault = Some(format!("the state of revision {revision} (injected)"));
-            number.iter().for_each(|number| {
-                let outcome = Outcome::Answered { status, wrote: None, fault: fault.clone() };
-                self.wire.recorder.answered(*number, outcome);
-            });
+            number
+                .iter()
+                .for_each(|number| self.wire.recorder.answered(*number, viewed(&watch.rest, revision)));
             return Ok(self.holdable(watch.rest, path, Beginning::Stale(watch.first)));
+        }
+        if let Verdict::ViewAt(revision) = verdict
+            && !is_watch
+            && let Some(list) = stale::list(&self.wire.backend, &request, revision).await?
+        {
+            // The watch that continues from this list is behind, too.
+            let kind = ResourcePath::parse(&path).map(|it| (it.group.to_string(), it.resource.to_string()));
+            if let Some((group, plural)) = kind {
+                self.wire.held.hold(Matcher::any().by(&*self.by).resource(&group, &plural));
+            }
+            number.iter().for_each(|number| self.wire.recorder.answered(*number, viewed(&list, revision)));
+            return Ok(list);
         }
         let answer = self.serve(request, struck, number).await?;
         if let Some(definition) = definition.filter(|_| answer.status().is_success() && !self.installs) {
@@ -365,6 +388,12 @@ impl Wire {
             }
         }
     }
+}
+
+/// Returns the outcome of a request that was answered with an earlier state.
+fn viewed<B>(answer: &Response<B>, revision: u64) -> Outcome {
+    let fault = Some(format!("the state of revision {revision} (injected)"));
+    Outcome::Answered { status: answer.status().as_u16(), wrote: None, fault }
 }
 
 /// Returns a client that registers the webhooks of operators, as the administrator.

@@ -69,6 +69,13 @@ async fn reconcile(namespace: Arc<Namespace>, ctx: Ctx<TerminatingNamespaces>) -
     if !namespace.is_deleting() {
         return Ok(Action::await_change());
     }
+    // The cache may still show a namespace that is gone and that somebody has made again. What is in the new one stays.
+    let live = ctx.kind(&NAMESPACE).fetch(&Request::cluster(name)).await?;
+    let Some(namespace) =
+        live.filter(|live| live.is_deleting() && live.metadata.uid == namespace.metadata.uid)
+    else {
+        return Ok(Action::await_change());
+    };
     if !namespace.texts("spec/finalizers").any(|finalizer| finalizer == KUBERNETES) {
         ctx.state().names.lock().remove(name);
         return Ok(Action::await_change());

@@ -1,7 +1,7 @@
 //! How many runs exploration plays in a second on one core, and how long a year of an operator is that looks once an hour.
 //!
 //! `cargo bench -p evenkeel-explore --bench runs` measures the release profile; with `--profile dev` it measures what
-//! `cargo test` uses. The goals in release are 1,000 runs for an operator with a Deployment, 150 for one with a
+//! `cargo test` uses. Arguments name what is measured, and `EVENKEEL_EXPLORE` says how many plans are played. The goals in release are 1,000 runs for an operator with a Deployment, 150 for one with a
 //! StatefulSet, and five seconds for the year.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark, as it should")]
@@ -58,7 +58,9 @@ async fn life(cluster: Cluster, controller: fn() -> Controller<Ensemble>) -> kub
 
 /// Explores, and prints how many runs a core plays in a second.
 fn measure(name: &str, controller: fn() -> Controller<Ensemble>) {
-    let report = explore(name, move |cluster| life(cluster, controller)).budget(Budget::Full).run();
+    let is_asked = std::env::var_os("EVENKEEL_EXPLORE").is_some();
+    let budget = if is_asked { Budget::from_environment() } else { Budget::Full };
+    let report = explore(name, move |cluster| life(cluster, controller)).budget(budget).run();
     assert!(report.is_clean(), "{report}");
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let seconds = report.took.as_secs_f64() * cores as f64;
@@ -79,10 +81,19 @@ fn year() {
     println!("a year of an operator that looks once an hour: {:.1?}", before.elapsed());
 }
 
+/// Measures what the arguments name, or everything.
 fn main() {
-    measure("deployment", || Controller::new("deploys", deploys).owns::<Deployment>());
-    measure("stateful-set", || Controller::new("serves", serves).owns::<StatefulSet>());
-    year();
+    let named: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with("--")).collect();
+    let is_named = |name: &str| named.is_empty() || named.iter().any(|it| it == name);
+    if is_named("deployment") {
+        measure("deployment", || Controller::new("deploys", deploys).owns::<Deployment>());
+    }
+    if is_named("stateful-set") {
+        measure("stateful-set", || Controller::new("serves", serves).owns::<StatefulSet>());
+    }
+    if is_named("year") {
+        year();
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "it is real time that is measured")]

@@ -33,6 +33,17 @@ const UPKEEP: [&str; 2] = ["leases", "events"];
 /// time.
 const LAG: Duration = Duration::from_secs(20);
 
+/// How long a cluster gets to come to rest without an operator, whose webhooks may be needed for that: more than crashed
+/// containers and failed requests take.
+const WITHOUT_AN_OPERATOR: Duration = Duration::from_secs(60);
+
+/// How long the effects of a strike may last until the cluster has come to rest: some timeouts and retries. A scenario that
+/// looks earlier, without waiting for rest, may see what an undisturbed one does not.
+const AFTERMATH: Duration = Duration::from_secs(60);
+
+/// How much time an operator gets to retry after a strike if its timers are not in the ledger.
+const UNSEEN_RETRIES: Duration = Duration::from_secs(60);
+
 /// How long a leader is cut off: longer than it takes the other replica to lead, which is a lease duration (15 s) and a
 /// retry period (2 s).
 const CUT_OFF: Duration = Duration::from_secs(25);
@@ -83,6 +94,8 @@ pub(crate) struct PlanDirector {
     plan: Plan,
     /// How much time passes at each rest, and revisions with it, to learn which parts of the state depend on them.
     shift: Option<Duration>,
+    /// The operators that watch by themselves, and not through this runtime. Their timers are not in the ledger.
+    plain: BTreeSet<String>,
     /// The revision at which the scenario began.
     began: u64,
     /// When the scenario began.
@@ -136,6 +149,10 @@ struct State {
     relisting: bool,
     /// Whether an operator reconciles without end, with no virtual time passing, until its clients have listed again.
     turning: bool,
+    /// When the plan has struck last, if the cluster has not come to rest since.
+    struck_at: Option<Instant>,
+    /// Whether operators whose timers are not in the ledger must get time to retry before the cluster is at rest.
+    retrying: bool,
     /// How much time the disturbed objects need to recover by themselves.
     healing: Option<Duration>,
     /// Whether the scenario is over: at the next rest, everything that is stopped or held returns.
@@ -158,6 +175,13 @@ impl State {
         !self.away.is_empty() || self.lags()
     }
 
+    /// Returns how a list of this kind is served to an operator: from its stale view, if it has one.
+    fn view_of(&self, operator: &str, kind: &str) -> Verdict {
+        let view = self.views.get(operator);
+        let view = view.filter(|(only, _)| only.as_ref().is_none_or(|only| only == kind));
+        view.map_or(Verdict::Serve, |(_, revision)| Verdict::ViewAt(*revision))
+    }
+
     fn cut_off_now(&mut self, replica: &str, from_leases_only: bool) {
         self.leaderless = true;
         let until = Instant::now() + CUT_OFF;
@@ -174,6 +198,13 @@ impl State {
         cut_off.replica == by && (is_about_lease || !cut_off.from_leases_only)
     }
 
+    /// Counts a strike.
+    fn strikes(&mut self) {
+        self.played.struck += 1;
+        self.struck_at = Some(Instant::now());
+        self.retrying = true;
+    }
+
     /// Records that all views have caught up at this revision.
     fn caught_up(&mut self, revision: u64) {
         let lags = self.lagging.drain(..).map(|lag| Lagged { to: revision, ..lag });
@@ -182,11 +213,17 @@ impl State {
 }
 
 impl PlanDirector {
-    pub(crate) fn new(cluster: Cluster, plan: Plan, shift: Option<Duration>) -> Arc<Self> {
+    pub(crate) fn new(
+        cluster: Cluster,
+        plan: Plan,
+        shift: Option<Duration>,
+        plain: Option<&BTreeSet<String>>,
+    ) -> Arc<Self> {
         let began = cluster.revision();
         let state = Mutex::new(State { seen_revision: began, ..State::default() });
         let since = Instant::now();
-        Arc::new(Self { cluster, plan, shift, began, since, state, broken_off: Notify::new() })
+        let plain = plain.cloned().unwrap_or_default();
+        Arc::new(Self { cluster, plan, shift, plain, began, since, state, broken_off: Notify::new() })
     }
 
     /// Marks the scenario as over: whatever is still stopped or held returns at the next rest.
@@ -199,9 +236,10 @@ impl PlanDirector {
         self.broken_off.notified().await;
     }
 
-    /// Returns whether a disturbance is active.
-    pub(crate) fn is_disturbed(&self) -> bool {
-        self.state.lock().is_disturbed()
+    /// Returns whether a disturbance is active, or the cluster has not come to rest after one.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        let state = self.state.lock();
+        state.is_disturbed() || state.struck_at.is_some_and(|at| at.elapsed() < AFTERMATH)
     }
 
     pub(crate) fn take(&self) -> Played {
@@ -212,6 +250,15 @@ impl PlanDirector {
             played.changes = None;
         }
         played
+    }
+
+    /// Returns whether a request is the list with which an operator that watches by itself begins to watch. Such lists
+    /// come in pages, or ask for any version; those that an operator makes to read the newest state do neither.
+    fn is_informer_list(&self, request: &Directed<'_>) -> bool {
+        let query = request.path.split_once('?').map_or("", |(_, query)| query);
+        let mut pairs = query.split('&');
+        let begins = pairs.any(|pair| pair.starts_with("limit=") || pair == "resourceVersion=0");
+        request.verb == "list" && begins && self.plain.contains(request.by)
     }
 
     /// Returns what the plan does to the n-th request of an operator.
@@ -266,7 +313,7 @@ impl PlanDirector {
                 }
                 _ => continue,
             };
-            state.played.struck += 1;
+            state.strikes();
             if verdict != Verdict::Serve {
                 return (acts, verdict);
             }
@@ -353,16 +400,21 @@ impl Director for PlanDirector {
             None => return Verdict::Serve,
         };
         if request.verb == "watch" {
-            let view = state.views.get(request.by).filter(|_| request.begins_with_list());
-            let view = view.filter(|(only, _)| only.as_ref().is_none_or(|only| *only == kind));
-            return view.map_or(Verdict::Serve, |(_, revision)| Verdict::ViewAt(*revision));
+            return if request.begins_with_list() {
+                state.view_of(request.by, &kind)
+            } else {
+                Verdict::Serve
+            };
         }
         let number = {
             let count = state.requests.entry(request.by.to_owned()).or_default();
             *count += 1;
             *count
         };
-        let (acts, verdict) = self.strike(&mut state, request.by, number, request.is_write());
+        let (acts, mut verdict) = self.strike(&mut state, request.by, number, request.is_write());
+        if verdict == Verdict::Serve && self.is_informer_list(request) {
+            verdict = state.view_of(request.by, &kind);
+        }
         drop(state);
         acts.into_iter().for_each(|act| self.perform_now(act));
         verdict
@@ -383,7 +435,9 @@ impl Director for PlanDirector {
     }
 
     fn patience(&self) -> Option<Duration> {
-        self.state.lock().lags().then_some(LAG)
+        let state = self.state.lock();
+        let is_away = !state.away.is_empty();
+        if state.lags() { Some(LAG) } else { is_away.then_some(WITHOUT_AN_OPERATOR) }
     }
 
     fn unsettled(&self, unsettled: &Unsettled) -> bool {
@@ -392,6 +446,11 @@ impl Director for PlanDirector {
         // Retries without a pause are excused only where the view still shows a deleted object: the operator then recreates
         // what the garbage collector deletes, again and again.
         if state.lags() && (!unsettled.endless || self.sees_what_is_gone(&state)) {
+            return true;
+        }
+        // What needs a webhook of an operator that is stopped, such as the conversion of an object, is tried until the
+        // operator is back.
+        if !state.away.is_empty() && !unsettled.endless {
             return true;
         }
         // Clients list again one after the other, each after a pause. Until all have done so, an operator may recreate

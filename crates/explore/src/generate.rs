@@ -97,7 +97,9 @@ fn failures(requests: &[&Asked], plans: &mut Generated) {
             continue;
         }
         for (at, fault) in asked.faults().iter().enumerate() {
-            let rank = u8::from(!asked.has_effect) + u8::from(at > 1);
+            // A failed read is what many operators take for a missing object.
+            let is_read = !asked.is_write && at == 0;
+            let rank = u8::from(!asked.has_effect && !is_read) + u8::from(at > 1);
             let strike =
                 Strike::Fail { operator: asked.operator.clone(), request: asked.number, fault: *fault };
             plans.push(rank, strike);

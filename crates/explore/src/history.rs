@@ -37,21 +37,66 @@ pub(crate) fn remade(
     counts
 }
 
-/// Returns these uids, and those of all objects that depend on them by owner references.
+/// Returns these uids, and those of all objects that go with them: objects with one of them as an owner, what is in a
+/// namespace that is one of them, and objects without an owner that are deleted while one of them waits for its
+/// finalizers, because it is finalizers that clean up what has no owner.
 pub(crate) fn with_dependents(changes: &[StoredChange], removed: &BTreeSet<String>) -> BTreeSet<String> {
     let mut all = removed.clone();
     if all.is_empty() {
         return all;
     }
-    // An owner is created before its dependents, so one pass finds them all.
-    for object in changes.iter().filter_map(|change| change.after.as_ref()) {
-        let value: Value = serde_json::from_slice(&object.json).unwrap_or_default();
-        let owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        if owners.filter_map(|owner| owner["uid"].as_str()).any(|uid| all.contains(uid)) {
-            all.insert(object.uid.clone());
+    let steps = steps(changes);
+    // An object can be found to go with another one long after it was made, and its own dependents with it.
+    loop {
+        let before = all.len();
+        let mut waiting: BTreeSet<&str> = BTreeSet::new();
+        for step in &steps {
+            let is_cleaned_up = step.ends && !step.is_owned && !waiting.is_empty();
+            if is_cleaned_up || step.over.iter().any(|uid| all.contains(uid)) {
+                all.insert(step.uid.to_owned());
+            }
+            if step.is_removed {
+                waiting.remove(step.uid);
+            } else if step.ends && all.contains(step.uid) {
+                waiting.insert(step.uid);
+            }
+        }
+        if all.len() == before {
+            return all;
         }
     }
-    all
+}
+
+/// What a change says about what its object goes with.
+struct Step<'c> {
+    uid: &'c str,
+    /// The uids of the owners of the object, and that of its namespace if it was made after the changes began.
+    over: Vec<String>,
+    is_owned: bool,
+    /// Whether the object is removed, or waits for its finalizers from now on.
+    ends: bool,
+    is_removed: bool,
+}
+
+fn steps(changes: &[StoredChange]) -> Vec<Step<'_>> {
+    let mut namespaces: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut steps = Vec::with_capacity(changes.len());
+    for change in changes {
+        let Some(object) = change.after.as_ref().or(change.before.as_ref()) else { continue };
+        let value: Value = serde_json::from_slice(&object.json).unwrap_or_default();
+        let owners = value["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        let mut over: Vec<String> =
+            owners.filter_map(|owner| Some(owner["uid"].as_str()?.to_owned())).collect();
+        let (parts, is_owned) = (KeyParts::of(change.key()), !over.is_empty());
+        if parts.kind() == "/namespaces" {
+            namespaces.insert(parts.name, &object.uid);
+        }
+        over.extend(namespaces.get(parts.namespace).map(|uid| (*uid).to_owned()));
+        let is_removed = change.after.is_none();
+        let ends = is_removed || !value["metadata"]["deletionTimestamp"].is_null();
+        steps.push(Step { uid: &object.uid, over, is_owned, ends, is_removed });
+    }
+    steps
 }
 
 /// A change that lowered `status.observedGeneration`.

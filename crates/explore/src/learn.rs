@@ -42,9 +42,8 @@ impl Asked {
         match (self.is_write, self.verb) {
             (true, CALL) => &[LostAnswer, Timeout],
             (false, CALL) => &[Timeout],
-            (true, "create") => {
-                &[LostAnswer, InternalError, QuotaExceeded, Timeout, TooManyRequests, Conflict]
-            }
+            // A create that meets an object of that name is refused with 409; there is none when a plan strikes.
+            (true, "create") => &[LostAnswer, InternalError, QuotaExceeded, Timeout, TooManyRequests],
             // An apply may create the object.
             (true, "apply") => {
                 &[LostAnswer, Conflict, InternalError, Timeout, TooManyRequests, Denied, QuotaExceeded]
@@ -100,6 +99,8 @@ pub(crate) struct Learned {
     pub(crate) worlds: Vec<World>,
     pub(crate) children: Vec<Child>,
     pub(crate) pods: Vec<Pod>,
+    /// The operators that watch by themselves, and not through this runtime: a plain controller of kube-runtime.
+    pub(crate) plain: BTreeSet<String>,
     /// The operators that take part in a leader election of their own.
     pub(crate) elects: BTreeSet<String>,
     /// The kinds that operators and the scenario write or delete themselves. Objects of other kinds are made by built-in
@@ -109,6 +110,9 @@ pub(crate) struct Learned {
     pub(crate) made_by_operators: BTreeSet<String>,
     /// The keys of the objects that operators and the scenario created themselves.
     pub(crate) authored: BTreeSet<String>,
+    /// The keys of the objects that the scenario created and that built-in controllers removed, because an operator has made
+    /// them depend on something else. An operator that misses that moment need not remove them.
+    pub(crate) adopted: BTreeSet<String>,
     /// The lifetimes of the objects that the scenario wrote.
     pub(crate) lifetimes: Vec<Lifetime>,
     /// What the scenario wrote, and how the API server answered.
@@ -143,7 +147,12 @@ impl Learned {
 
     /// The options of runs that are compared with the undisturbed one.
     pub(crate) fn setting(&self) -> Setting<'_> {
-        Setting { elects: Some(&self.elects), without_events: self.without_events, shift: None }
+        Setting {
+            elects: Some(&self.elects),
+            without_events: self.without_events,
+            shift: None,
+            plain: Some(&self.plain),
+        }
     }
 
     /// Returns what varies by itself at a rest, counted from one. A plan under which an operator is stopped or behind while
@@ -195,12 +204,14 @@ pub(crate) fn learn(run: &Run, others: &[Run], later: Option<&Run>) -> Learned {
         rests: run.played.checkpoints.iter().map(|it| it.revision).collect(),
         children: children::children(run, &operators, &watched),
         pods: children::pods(run),
+        plain: plain(run, &operators),
         elects: elects(run, &operators),
         managed: managed(run),
         made_by_operators: created(run, |by| run.is_operator(by))
             .map(|key| KeyParts::of(key).kind())
             .collect(),
         authored: created(run, |by| run.is_scenario(by) || run.is_operator(by)).map(str::to_owned).collect(),
+        adopted: adopted(run),
         lifetimes: lifetimes(run),
         inputs: inputs(run),
         changes: run.played.changes.clone().unwrap_or_default(),
@@ -306,6 +317,19 @@ fn created(run: &Run, by: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
     changes.filter(move |it| it.before.is_none() && revisions.contains(&it.revision)).map(StoredChange::key)
 }
 
+/// Returns the keys of the objects that the scenario created and that neither it nor an operator deleted.
+fn adopted(run: &Run) -> BTreeSet<String> {
+    let made: BTreeSet<&str> = created(run, |by| run.is_scenario(by)).collect();
+    let theirs = run.exchanges.iter().filter(|it| run.is_scenario(&it.by) || run.is_operator(&it.by));
+    let theirs: BTreeSet<u64> = theirs.filter_map(|it| it.outcome.wrote()).collect();
+    let ends = |change: &&StoredChange| change.after.as_ref().is_none_or(|after| is_deleting(&after.json));
+    let mut ended: BTreeMap<&str, bool> = BTreeMap::new();
+    for change in run.played.changes.iter().flatten().filter(|it| made.contains(it.key())).filter(ends) {
+        *ended.entry(change.key()).or_default() |= theirs.contains(&change.revision);
+    }
+    ended.into_iter().filter(|(_, by_client)| !by_client).map(|(key, _)| key.to_owned()).collect()
+}
+
 fn lifetimes(run: &Run) -> Vec<Lifetime> {
     let by_client: BTreeSet<u64> = run
         .exchanges
@@ -335,6 +359,22 @@ fn managed(run: &Run) -> BTreeSet<String> {
     let writes = run.exchanges.iter().filter(|it| it.method != http::Method::GET);
     let ours = writes.filter(|it| run.is_scenario(&it.by) || run.is_operator(&it.by));
     ours.filter_map(|it| it.target().map(|target| kind_of(&target))).collect()
+}
+
+/// Returns the operators that list a kind before they watch it. The informers of this runtime begin with a watch that
+/// lists.
+fn plain(run: &Run, operators: &[String]) -> BTreeSet<String> {
+    let mut begun = BTreeSet::new();
+    let mut plain = BTreeSet::new();
+    for exchange in run.exchanges.iter().filter(|it| it.verb == "watch") {
+        let folder = exchange.path.split('?').next().unwrap_or_default();
+        let is_first = begun.insert((&*exchange.by, folder));
+        let lists = exchange.path.contains("sendInitialEvents=true");
+        if is_first && !lists && operators.iter().any(|operator| **operator == *exchange.by) {
+            plain.insert(exchange.by.to_string());
+        }
+    }
+    plain
 }
 
 /// Returns the operators that read or wrote a lease.

@@ -182,16 +182,18 @@ fn invariants(run: &Run, rules: &Rules) -> Option<Verdict> {
     Some(Verdict::new(Oracle::Invariant, name, what))
 }
 
-/// Returns whether a step of the scenario had another effect because the operator was stopped or behind. The final
-/// states cannot be compared then.
+/// Returns whether a step of the scenario had another effect because the operator was stopped or behind, or because its
+/// webhook was not asked. The final states cannot be compared then.
 pub(crate) fn is_another_scenario(run: &Run, plan: &Plan, learned: &Learned) -> bool {
     let inputs = inputs(run);
-    plan.leaves_the_path() && inputs[..] != learned.inputs[..inputs.len().min(learned.inputs.len())]
+    let differs = inputs[..] != learned.inputs[..inputs.len().min(learned.inputs.len())];
+    run.missed_webhook || (plan.leaves_the_path() && differs)
 }
 
 /// Returns whether a step before the last one played had another effect.
 fn is_another_scenario_so_far(run: &Run, plan: &Plan, learned: &Learned) -> bool {
     let inputs = inputs(run);
     let before = inputs.len().saturating_sub(1);
-    plan.leaves_the_path() && inputs[..before] != learned.inputs[..before.min(learned.inputs.len())]
+    run.missed_webhook
+        || plan.leaves_the_path() && inputs[..before] != learned.inputs[..before.min(learned.inputs.len())]
 }

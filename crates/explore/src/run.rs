@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use evenkeel_cluster::{Cluster, Exchange, Moment, testing};
+use evenkeel_cluster::{Cluster, Exchange, Moment, Outcome, testing};
 use evenkeel_runtime::LeaderElection;
 use futures::FutureExt as _;
 
@@ -26,6 +26,9 @@ const CONTROLLERS: &str = "kube-controller-manager";
 /// tool that registers the webhooks of operators, and the API server, which calls them.
 const OTHERS: [&str; 4] = [CONTROLLERS, SOMEBODY, "kubectl", "kube-apiserver"];
 
+/// The kind of what an admission webhook is asked.
+const REVIEW: &[u8] = b"AdmissionReview";
+
 /// The record of one run.
 pub(crate) struct Run {
     pub(crate) operators: Vec<String>,
@@ -34,12 +37,16 @@ pub(crate) struct Run {
     pub(crate) played: Played,
     /// The error or panic of the scenario, if it failed.
     pub(crate) failure: Option<String>,
-    /// Whether the scenario failed while a disturbance was active, when its own assertions need not hold.
+    /// Whether the scenario failed while a disturbance was active or the cluster had not come to rest after one, when its
+    /// own assertions need not hold.
     pub(crate) failed_disturbed: bool,
     /// The panics of reconciles.
     pub(crate) panics: Vec<String>,
     /// The causes of reconciles, in words.
     pub(crate) causes: Vec<String>,
+    /// Whether the API server got no answer from an admission webhook. A write that was accepted or refused without it may have
+    /// another effect than in the undisturbed run.
+    pub(crate) missed_webhook: bool,
 }
 
 impl Run {
@@ -72,6 +79,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) without_events: bool,
     /// How much time passes at each rest, and revisions with it.
     pub(crate) shift: Option<Duration>,
+    /// The operators that watch by themselves, and not through this runtime.
+    pub(crate) plain: Option<&'a std::collections::BTreeSet<String>>,
 }
 
 /// Plays the scenario under a plan. The result is a function of scenario, seed and plan.
@@ -95,7 +104,7 @@ async fn on(script: &Script, cluster: Cluster, plan: &Plan, setting: Setting<'_>
     for operator in plan.replicated() {
         replicate(&cluster, operator, setting.elects.is_some_and(|elects| elects.contains(operator)));
     }
-    let director = PlanDirector::new(cluster.clone(), plan.clone(), setting.shift);
+    let director = PlanDirector::new(cluster.clone(), plan.clone(), setting.shift, setting.plain);
     cluster.direct(Some(director.clone()));
     let scenario = AssertUnwindSafe((script.play)(cluster.clone())).catch_unwind();
     let failure = tokio::select! {
@@ -103,7 +112,7 @@ async fn on(script: &Script, cluster: Cluster, plan: &Plan, setting: Setting<'_>
         () = director.broken_off() => None,
         played = scenario => played.unwrap_or_else(|panic| Some(panic_text(&*panic))),
     };
-    let failed_disturbed = failure.is_some() && director.is_disturbed();
+    let failed_disturbed = failure.is_some() && director.is_unsettled();
     if failure.is_none() {
         director.finish();
         // The director has recorded the failure to settle.
@@ -119,6 +128,7 @@ async fn on(script: &Script, cluster: Cluster, plan: &Plan, setting: Setting<'_>
         played: director.take(),
         panics: moments.iter().filter_map(panic_of).collect(),
         causes: moments.iter().filter_map(causes_of).collect(),
+        missed_webhook: moments.iter().any(is_missed_webhook),
         failure,
         failed_disturbed,
     }
@@ -144,6 +154,13 @@ fn panic_of(moment: &Moment) -> Option<String> {
 fn causes_of(moment: &Moment) -> Option<String> {
     let Moment::Reconcile(reconcile) = moment else { return None };
     Some(reconcile.causes.clone())
+}
+
+/// Returns whether a moment is a call to an admission webhook that got no answer. Conversions are repeated.
+fn is_missed_webhook(moment: &Moment) -> bool {
+    let Moment::Webhook(call) = moment else { return false };
+    let is_lost = matches!(call.outcome, Outcome::Lost { .. });
+    is_lost && call.body.windows(REVIEW.len()).any(|window| window == REVIEW)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -22,7 +22,7 @@ pub(crate) struct Schedule {
 fn turns(class: Class) -> usize {
     match class {
         Class::Crash | Class::LateRestart | Class::StaleView => 3,
-        Class::Away => 2,
+        Class::Away | Class::FailedRequest => 2,
         _ => 1,
     }
 }

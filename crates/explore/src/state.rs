@@ -51,6 +51,8 @@ const BUILT_IN_STATUS: [&str; 8] = [
 /// The fields of a built-in kind's spec that the cluster assigns.
 const ASSIGNED_SPEC: [&str; 6] =
     ["nodeName", "clusterIP", "clusterIPs", "volumeName", "healthCheckNodePort", "claimRef"];
+/// Kinds whose objects built-in controllers make with generated names. Nobody promises how long a reference to one holds.
+const MADE_BY_THE_CLUSTER: [&str; 2] = ["pods", "replicasets"];
 /// The letters of generated names.
 const GENERATED: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// How many letters the API server adds to `generateName`.
@@ -88,10 +90,17 @@ impl World {
     pub(crate) fn of(stored: &[StoredObject]) -> Self {
         let mut named = BTreeMap::new();
         let mut generated = Vec::new();
+        let mut names = BTreeMap::new();
         for object in stored.iter().filter(|object| is_compared(&object.key)) {
             let Some(Normalized { key, generated: prefix, value }) = kept(object) else { continue };
             match prefix {
-                Some((prefix, text)) => generated.push((prefix, text, value)),
+                Some((prefix, text)) => {
+                    let parts = KeyParts::of(&object.key);
+                    if !MADE_BY_THE_CLUSTER.contains(&parts.plural) {
+                        names.insert(parts.name.to_owned(), format!("(one of {prefix})"));
+                    }
+                    generated.push((prefix, text, value));
+                }
                 None => {
                     named.insert(key.to_string(), value);
                 }
@@ -105,7 +114,38 @@ impl World {
             *count += 1;
             named.insert(format!("{prefix}#{count}"), value);
         }
+        if !names.is_empty() {
+            named.values_mut().for_each(|object| resolve(object, &names));
+        }
         Self { objects: named }
+    }
+}
+
+/// Replaces references to objects with generated names, so that they are equal in all runs in which such an object exists. A
+/// reference to an object that is gone keeps the name, and differs.
+fn resolve(object: &mut Arc<Value>, names: &BTreeMap<String, String>) {
+    fn refers(value: &Value, names: &BTreeMap<String, String>) -> bool {
+        match value {
+            Value::Object(map) => map.values().any(|value| refers(value, names)),
+            Value::Array(items) => items.iter().any(|value| refers(value, names)),
+            Value::String(text) => names.contains_key(text),
+            _ => false,
+        }
+    }
+    fn replace(value: &mut Value, names: &BTreeMap<String, String>) {
+        match value {
+            Value::Object(map) => map.values_mut().for_each(|value| replace(value, names)),
+            Value::Array(items) => items.iter_mut().for_each(|value| replace(value, names)),
+            Value::String(text) => {
+                if let Some(name) = names.get(text) {
+                    text.clone_from(name);
+                }
+            }
+            _ => {}
+        }
+    }
+    if refers(object, names) {
+        replace(Arc::make_mut(object), names);
     }
 }
 
@@ -286,10 +326,20 @@ fn scrub_map(map: &mut Map<String, Value>, generation: &Value) {
     for (field, value) in map.iter_mut() {
         if field == "observedGeneration" && !generation.is_null() {
             *value = Value::String(if value == generation { "current" } else { "old" }.into());
+        } else if is_generation(field, value) {
+            *value = Value::String("(generation)".into());
         } else {
             scrub(value, generation);
         }
     }
+}
+
+/// Returns whether a value is the generation of another object, such as the one in `deploymentGeneration`. It depends on how
+/// many changes that object has seen.
+fn is_generation(field: &str, value: &Value) -> bool {
+    let is_number = value.is_u64() || value.as_str().is_some_and(|text| text.parse::<u64>().is_ok());
+    is_number
+        && (field.ends_with("Generation") || field.ends_with("-generation") || field.ends_with("/generation"))
 }
 
 /// Returns the text without times and uids, or `None` if it contains none.

@@ -229,10 +229,11 @@ fn status<B: Backup>(database: &Database, ctx: &Ctx<B>, servers: Option<&Statefu
 }
 
 /// Takes the last backup, and then deletes the claims. A StatefulSet leaves its claims behind, and a new database of
-/// the same name would find data that is protected by a lost password.
+/// the same name would find data that is protected by a lost password. They are read from the API server: nobody would
+/// delete a claim that the cache does not show yet once the finalizer is gone.
 async fn clean_up<B: Backup>(database: &Database, ctx: &Ctx<B>) -> Result<Action> {
     ctx.state().take(ctx.client(), database).await?;
-    for claim in storage::claims(database, ctx)? {
+    for claim in storage::live_claims(database, ctx).await? {
         if claim.metadata.deletion_timestamp.is_none() {
             ctx.delete(&claim).await?;
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use evenkeel::kube::ResourceExt as _;
-use evenkeel::kube::api::{DeleteParams, Patch, Preconditions};
+use evenkeel::kube::api::{Api, DeleteParams, ListParams, Patch, Preconditions};
+use evenkeel::kube::{Error, ResourceExt as _};
 use evenkeel::{ContextError, Request};
 use serde_json::json;
 
@@ -72,6 +72,17 @@ pub(crate) fn claims<B: Backup>(
     ctx: &Ctx<B>,
 ) -> Result<Vec<Arc<PersistentVolumeClaim>>, ContextError> {
     ctx.cache::<PersistentVolumeClaim>()?.by_index(BY_DATABASE, &Request::of(database).to_string())
+}
+
+/// The claims of this database as the API server has them now. The cache may lack the newest one.
+pub(crate) async fn live_claims<B: Backup>(
+    database: &Database,
+    ctx: &Ctx<B>,
+) -> Result<Vec<PersistentVolumeClaim>, Error> {
+    let namespace = database.namespace().unwrap_or_default();
+    let claims = Api::<PersistentVolumeClaim>::namespaced(ctx.client().clone(), &namespace);
+    let of_database = ListParams::default().labels(&format!("{LABEL}={}", database.name_any()));
+    Ok(claims.list(&of_database).await?.items)
 }
 
 /// The database that a claim belongs to.

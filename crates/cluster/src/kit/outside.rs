@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use evenkeel_env::Footprint;
+use evenkeel_env::{Footprint, Work};
 use http::Method;
 
 use crate::cluster::{Cluster, ClusterInner, second_replica};
@@ -119,9 +119,11 @@ impl Outside {
         let (by, process) = self.caller(&cluster);
         drop(cluster);
         let path = format!("{PATH}/{}/{}", self.name, what.replace(' ', "-"));
-        let _work = wire.requests.enter_with(format!("{by} calls {path}"));
+        let work = wire.requests.enter_with(format!("{by} calls {path}"));
         if process.as_ref().is_some_and(|process| !process.is_alive()) {
-            std::future::pending::<()>().await;
+            // A task that outlives its process waits for ever, and nobody waits for it.
+            drop(work);
+            return std::future::pending().await;
         }
         let directed =
             Directed { by: &by, is_operator: process.is_some(), method: &method, verb: "call", path: &path };
@@ -139,7 +141,7 @@ impl Outside {
         };
         let failed = |why| OutsideError { what: what.to_owned(), why };
         match verdict {
-            Verdict::Crash(CrashMoment::Before) => crash(process.as_deref()).await,
+            Verdict::Crash(CrashMoment::Before) if process.is_some() => return crash(process, work).await,
             Verdict::Fail(Fault::LostAnswer) => {
                 effect.await;
                 note_effect(&method);
@@ -158,7 +160,9 @@ impl Outside {
         note_effect(&method);
         note(Outcome::Answered { status: 200, wrote: None, fault: None });
         match verdict {
-            Verdict::Crash(CrashMoment::Unanswered) => crash(process.as_deref()).await,
+            Verdict::Crash(CrashMoment::Unanswered) if process.is_some() => {
+                return crash(process, work).await;
+            }
             Verdict::Crash(CrashMoment::After) => process.iter().for_each(|it| wire.crash_soon(it)),
             Verdict::DelayAnswer => wire.wait(Verdict::LATE).await,
             Verdict::SlowAnswer(time) => wire.wait(time).await,
@@ -176,9 +180,8 @@ fn note_effect(method: &Method) {
 }
 
 /// Crashes the operator, and never returns, because a crashed process does not continue.
-async fn crash(process: Option<&OperatorProcess>) {
-    if let Some(process) = process {
-        process.die();
-        std::future::pending::<()>().await;
-    }
+async fn crash<T>(process: Option<Arc<OperatorProcess>>, work: Work) -> T {
+    process.iter().for_each(|it| it.die());
+    drop(work);
+    std::future::pending().await
 }

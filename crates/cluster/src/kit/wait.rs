@@ -21,6 +21,8 @@ const QUIET: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 /// When `eventually` gives up.
 const EVENTUALLY_LIMIT: Duration = Duration::from_secs(30);
+/// When `eventually` gives up while a director disturbs the cluster: several timeouts and retries in turn, and a takeover.
+const DISTURBED_LIMIT: Duration = Duration::from_secs(300);
 /// When `eventually_gone` gives up: three times the 30 s that Kubernetes' garbage collector takes to notice a new kind.
 const GONE_LIMIT: Duration = Duration::from_secs(90);
 
@@ -168,7 +170,7 @@ impl Cluster {
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
         K::Scope: ApiScope,
     {
-        let end = tokio::time::Instant::now() + EVENTUALLY_LIMIT;
+        let end = tokio::time::Instant::now() + self.patience(EVENTUALLY_LIMIT);
         loop {
             let seen = self.get_opt::<K>(name).await;
             match seen {
@@ -201,7 +203,7 @@ impl Cluster {
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
         K::Scope: ApiScope,
     {
-        let end = tokio::time::Instant::now() + GONE_LIMIT;
+        let end = tokio::time::Instant::now() + self.patience(GONE_LIMIT);
         loop {
             match self.get_opt::<K>(name).await {
                 Ok(None) => return,
@@ -211,6 +213,12 @@ impl Cluster {
                 _ => tokio::time::sleep(POLL).await,
             }
         }
+    }
+
+    /// Returns how long to look for a change: longer while a director disturbs the cluster.
+    fn patience(&self, limit: Duration) -> Duration {
+        let is_disturbed = self.inner.wire.direction.director().is_some();
+        if is_disturbed { limit.max(DISTURBED_LIMIT) } else { limit }
     }
 
     /// Waits until a CustomResourceDefinition is established.

@@ -126,6 +126,17 @@ impl OperatorProcess {
         self.died.notify_waiters();
     }
 
+    /// Waits until the process is dead.
+    pub(crate) async fn ended(&self) {
+        loop {
+            let died = self.died.notified();
+            if self.state.lock().is_dead {
+                return;
+            }
+            died.await;
+        }
+    }
+
     /// Waits for the crash, and returns the work that the supervisor holds until the operator runs again; none if it runs
     /// already.
     pub(crate) async fn died(&self) -> Option<Arc<Work>> {

@@ -100,8 +100,9 @@ pub enum Verdict {
     Fail(Fault),
     /// The operator that sends the request crashes. Has no effect on requests of other clients.
     Crash(CrashMoment),
-    /// A watch that begins with a list is answered by an API server that has seen everything up to this revision and
-    /// nothing later. Later changes are held until `Cluster::release_watches`. Other requests are served normally.
+    /// A list, or a watch that begins with one, is answered by an API server that has seen everything up to this revision
+    /// and nothing later. Later changes of the kind are held until `Cluster::release_watches`. Other requests are served
+    /// normally.
     ViewAt(u64),
     /// The request arrives late: after everything in progress that takes no longer than [`Verdict::LATE`].
     DelayRequest,

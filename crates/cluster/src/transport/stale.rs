@@ -45,6 +45,17 @@ pub(super) async fn open(
     Ok((rest.status() == StatusCode::OK).then(|| StaleWatch { first: events(&list, revision), rest }))
 }
 
+/// Serves a list as of this revision. Returns `None` if the server no longer has the revision.
+pub(super) async fn list(
+    backend: &Backend,
+    request: &Request<Full<Bytes>>,
+    revision: u64,
+) -> Result<Option<Response<ResponseBody>>, BoxError> {
+    let query = format!("resourceVersion={revision}&resourceVersionMatch=Exact");
+    let list = backend.serve(with_query(request, &query)).await?;
+    Ok((list.status() == StatusCode::OK).then_some(list))
+}
+
 /// Returns the request with these query parameters in place of those that say where the watch begins.
 fn with_query(request: &Request<Full<Bytes>>, query: &str) -> Request<Full<Bytes>> {
     let kept = request.uri().query().unwrap_or_default().split('&');

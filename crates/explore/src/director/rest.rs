@@ -8,7 +8,7 @@ use evenkeel_cluster::Matcher;
 use serde_json::Value;
 
 use super::act::Act;
-use super::{Checkpoint, Lagged, PlanDirector, State, healing_time, watches_of};
+use super::{Checkpoint, Lagged, PlanDirector, State, UNSEEN_RETRIES, healing_time, watches_of};
 use crate::plan::{Point, Strike};
 use crate::state::{KeyParts, is_of_the_cluster};
 
@@ -31,6 +31,7 @@ impl PlanDirector {
         }
         let returns = self.returns(&mut state, rest);
         if !returns.is_empty() {
+            state.retrying = true;
             return (returns, true);
         }
         if let Some(shift) = self.shift
@@ -44,6 +45,9 @@ impl PlanDirector {
                 return (strikes, true);
             }
         }
+        if std::mem::take(&mut state.retrying) && !self.plain.is_empty() {
+            return (vec![Act::Wait(UNSEEN_RETRIES)], true);
+        }
         if let Some(time) = state.healing.take() {
             return (vec![Act::Wait(time)], true);
         }
@@ -51,6 +55,7 @@ impl PlanDirector {
         let revision = self.cluster.revision();
         if !state.views.is_empty() {
             state.views.clear();
+            state.retrying = true;
             state.caught_up(revision);
             return (vec![Act::Note("the API server catches up".into()), Act::Release], true);
         }
@@ -66,6 +71,7 @@ impl PlanDirector {
         }
         let leaving = self.leaving(&mut state, rest);
         state.rests = rest;
+        state.struck_at = state.struck_at.filter(|_| state.is_disturbed());
         (state.struck_here, state.shifted_here) = (false, false);
         (leaving, false)
     }
@@ -156,7 +162,7 @@ impl PlanDirector {
                 }
                 _ => continue,
             }
-            state.played.struck += 1;
+            state.strikes();
         }
         acts
     }
@@ -186,7 +192,7 @@ impl PlanDirector {
                 }
                 _ => continue,
             }
-            state.played.struck += 1;
+            state.strikes();
         }
         acts
     }
@@ -198,7 +204,7 @@ impl PlanDirector {
             return None;
         }
         state.forced = true;
-        state.leaderless = true;
+        (state.leaderless, state.retrying) = (true, true);
         let operators = self.cluster.operators();
         state.restarting = operators.iter().map(|operator| (operator.clone(), revision)).collect();
         Some(operators.into_iter().map(Act::Restart).collect())

@@ -89,13 +89,19 @@ fn is_looked_after(run: &Run, object: &Value, made_by_operator: bool) -> bool {
     made_by_operator && run.causes.iter().any(|causes| causes.contains(&this))
 }
 
-/// Returns the rests at which an object exists, has not finished, and is looked after by an operator.
+/// Returns the rests at which an object exists, has not finished, and is looked after by an operator. An object that the
+/// scenario has made is not: an operator that has adopted it cannot make it again.
 fn found(run: &Run, object: &(String, String, String)) -> Vec<(usize, Value)> {
     let (kind, namespace, name) = object;
-    let made_by_operator = lives(run, object).iter().any(|(made, _)| {
-        let mut ours = run.exchanges.iter().filter(|it| run.is_operator(&it.by));
-        ours.any(|exchange| exchange.outcome.wrote() == Some(*made))
-    });
+    let lives = lives(run, object);
+    let is_made_by = |by: &dyn Fn(&str) -> bool| {
+        let mut theirs = run.exchanges.iter().filter(|it| by(&it.by));
+        theirs.any(|it| it.outcome.wrote().is_some_and(|wrote| lives.iter().any(|(made, _)| *made == wrote)))
+    };
+    if is_made_by(&|by| run.is_scenario(by)) {
+        return Vec::new();
+    }
+    let made_by_operator = is_made_by(&|by| run.is_operator(by));
     let checkpoints = run.played.checkpoints.iter();
     let found = checkpoints.filter_map(|checkpoint| {
         let object = checkpoint.objects.iter().find(|object| {

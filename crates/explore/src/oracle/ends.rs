@@ -21,7 +21,7 @@ pub(super) fn same_end(
         let (expected, varying) = (learned.worlds.get(rest - 1)?, learned.varying_at(rest, plan)?);
         let mut found = differences(expected, &World::of(&checkpoint.objects), varying);
         without_allowed(&mut found, may_differ);
-        found.retain(|difference| !(plan.leaves_the_path() && is_residue(difference, run, learned)));
+        found.retain(|difference| !(plan.leaves_the_path() && is_residue(difference, rest, run, learned)));
         let first = found.first()?;
         let object = KeyParts::of(&first.object).short();
         let what = format!("the state at rest {rest} of {} differs:{}", learned.worlds.len(), told(&found));
@@ -32,16 +32,32 @@ pub(super) fn same_end(
 /// Returns whether a difference is left over by built-in controllers, such as the claims of a StatefulSet that was
 /// scaled down. These depend on the steps that the operator has seen, and are not the fault of an operator that does
 /// not manage their kind. An object that an operator has deleted is not left over.
-fn is_residue(difference: &Difference, run: &Run, learned: &Learned) -> bool {
+fn is_residue(difference: &Difference, rest: usize, run: &Run, learned: &Learned) -> bool {
+    if difference.found.is_none() && difference.path.is_empty() && is_past_job(difference, rest, learned) {
+        return true;
+    }
     let is_ours = match &difference.found {
         // A missing object counts only if an operator or the scenario creates it.
         None => {
             learned.authored.contains(&difference.object) || was_deleted_by_operator(&difference.object, run)
         }
         // An extra object counts only if an operator that manages its kind should have removed it.
-        Some(_) => learned.managed.contains(&KeyParts::of(&difference.object).kind()),
+        Some(_) => {
+            learned.managed.contains(&KeyParts::of(&difference.object).kind())
+                && !learned.adopted.contains(&difference.object)
+        }
     };
     difference.path.is_empty() && !is_ours
+}
+
+/// Returns whether an object is a Job that had finished before an earlier rest of the undisturbed run: the record of a step
+/// that an operator need not have seen.
+fn is_past_job(missing: &Difference, rest: usize, learned: &Learned) -> bool {
+    let earlier = rest.checked_sub(2).and_then(|at| learned.worlds.get(at));
+    let job = earlier.and_then(|world| world.objects.get(&missing.object));
+    let is_job = KeyParts::of(&missing.object).kind() == "batch/jobs";
+    is_job
+        && job.is_some_and(|job| !job["status"]["succeeded"].is_null() || !job["status"]["failed"].is_null())
 }
 
 /// Returns whether an operator has deleted an object, by its name or with a collection.
@@ -73,7 +89,7 @@ pub(super) fn left(
     let (expected, varying) = (learned.worlds.get(last.rest - 1)?, learned.varying_at(last.rest, plan)?);
     let mut found = differences(expected, &World::of(&last.objects), varying);
     without_allowed(&mut found, may_differ);
-    found.retain(|it| it.path.is_empty() && it.found.is_some() && !is_residue(it, run, learned));
+    found.retain(|it| it.path.is_empty() && it.found.is_some() && !is_residue(it, last.rest, run, learned));
     let made_by_operators = |difference: &Difference| {
         let kind = KeyParts::of(&difference.object).kind();
         learned.made_by_operators.contains(&kind)

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use database::{Backup, BackupError, Database, FINALIZER, NAME, NoBackup, Phase, SAMPLE, controller, v2};
+use database::{
+    Backup, BackupError, Database, FINALIZER, NAME, NoBackup, Phase, SAMPLE, add_to, controller, v2,
+};
 use evenkeel::cluster::{Fault, Matcher};
 use evenkeel::k8s_openapi::api::apps::v1::StatefulSet;
 use evenkeel::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
@@ -12,7 +14,7 @@ use evenkeel::yaml;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::{condition, orders, password, started};
+use crate::{GROWS, class, condition, growing, orders, password, started};
 
 /// A storage of backups that can be full.
 #[derive(Default)]
@@ -171,5 +173,19 @@ async fn the_finalizer_holds_the_database_until_the_backup_is_taken(cluster: Clu
     assert_eq!(cluster.list::<Secret>().await?.len(), 0);
     assert_eq!(cluster.list::<Pod>().await?.len(), 0);
     assert_eq!(cluster.list::<PersistentVolumeClaim>().await?.len(), 0);
+    Ok(())
+}
+
+#[evenkeel::explore]
+async fn a_life(cluster: Cluster) -> Result<()> {
+    cluster.apply(v2::definition()).await?;
+    cluster.apply(class(GROWS, true)).await?;
+    cluster.run_manager(NAME, |manager| add_to(manager, Arc::new(NoBackup)));
+    cluster.apply(growing("17", 1, "1Gi")).await?;
+    cluster.settled().await;
+    cluster.apply(growing("18", 2, "2Gi")).await?;
+    cluster.settled().await;
+    cluster.delete::<Database>("orders").await?;
+    cluster.settled().await;
     Ok(())
 }

@@ -71,7 +71,6 @@ fn it_survives_crashes_and_needs_each_of_its_rules() {
         .crash_runs_min(36)
         .unused_rules([
             // For servers that do not stream lists.
-            "persistentvolumeclaims: list",
             "secrets: list",
             "services: list",
             "statefulsets.apps: list",

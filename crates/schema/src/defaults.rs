@@ -155,7 +155,7 @@ fn stored_versions(definition: &mut Object) {
     let Some(name) = storage.map(|version| version["name"].clone()) else { return };
     let Some(Value::Object(status)) = definition.get_mut("status") else { return };
     if status.get("storedVersions").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-        status.insert("storedVersions".to_owned(), json!([name]));
+        status.insert("storedVersions".into(), json!([name]));
     }
 }
 

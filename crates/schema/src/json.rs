@@ -41,16 +41,6 @@ pub fn go_kind(value: &Value) -> &'static str {
     }
 }
 
-/// Whether two values are equal scalars. Most fields are unchanged, and this test avoids looking up their schema.
-pub(crate) fn same_scalar(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::String(a), Value::String(b)) => a == b,
-        (Value::Number(a), Value::Number(b)) => a == b,
-        (Value::Bool(a), Value::Bool(b)) => a == b,
-        _ => false,
-    }
-}
-
 /// Compares two values in Kubernetes' order: numbers, strings, booleans, lists, maps, null.
 pub(crate) fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {

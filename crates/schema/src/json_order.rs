@@ -45,11 +45,7 @@ impl KeyOrder {
     /// order.member("metadata").visit(pod["metadata"].as_object().unwrap(), &mut |name, _, _| names.push(name.to_owned()));
     /// assert_eq!(names, ["name", "uid"]);
     /// ```
-    pub fn visit<'v>(
-        self,
-        object: &'v Map<String, Value>,
-        write: &mut dyn FnMut(&'v str, &'v Value, Written),
-    ) {
+    pub fn visit<'v>(self, object: &'v Map, write: &mut dyn FnMut(&'v str, &'v Value, Written)) {
         let Some(message) = self.0 else {
             object.iter().for_each(|(name, value)| write(name, value, Written(None)));
             return;
@@ -89,7 +85,7 @@ struct Entry<'v> {
 const TYPE_FIELDS: u32 = 2;
 
 /// Appends the fields of an object in the order of its struct.
-fn rank<'v>(message: &'static Message, object: &'v Map<String, Value>, entries: &mut Vec<Entry<'v>>) {
+fn rank<'v>(message: &'static Message, object: &'v Map, entries: &mut Vec<Entry<'v>>) {
     let begin = entries.len();
     // Both are sorted by name.
     let mut known = message.ranked().iter().peekable();
@@ -160,7 +156,7 @@ impl<'v> Writer<'_, 'v> {
         self.out.push(b']');
     }
 
-    fn object(&mut self, message: &'static Message, object: &'v Map<String, Value>) {
+    fn object(&mut self, message: &'static Message, object: &'v Map) {
         self.out.push(b'{');
         let begin = self.stack.len();
         rank(message, object, &mut self.stack);
@@ -229,7 +225,7 @@ pub fn print(object: &Value) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

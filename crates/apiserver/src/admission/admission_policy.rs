@@ -276,10 +276,10 @@ fn options(admission: &Admission<'_>) -> Value {
         Operation::Delete => "DeleteOptions",
     };
     let mut options = Map::new();
-    options.insert("kind".to_owned(), kind.into());
-    options.insert("apiVersion".to_owned(), "meta.k8s.io/v1".into());
+    options.insert("kind".into(), kind.into());
+    options.insert("apiVersion".into(), "meta.k8s.io/v1".into());
     if admission.dry_run {
-        options.insert("dryRun".to_owned(), json!(["All"]));
+        options.insert("dryRun".into(), json!(["All"]));
     }
     let named: &[&str] = match operation {
         Operation::Delete => &["propagationPolicy"],
@@ -287,7 +287,7 @@ fn options(admission: &Admission<'_>) -> Value {
     };
     for field in named {
         if let Some(text) = admission.ctx.request.query.get(field).filter(|it| !it.is_empty()) {
-            options.insert((*field).to_owned(), text.into());
+            options.insert((*field).into(), text.into());
         }
     }
     options.into()

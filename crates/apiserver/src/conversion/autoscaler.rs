@@ -205,7 +205,7 @@ fn new_status(old: Value) -> Value {
         ("value", "currentValue"),
     ] {
         if !source[name].is_null() {
-            current.insert(new.to_owned(), source[name].clone());
+            current.insert(new.into(), source[name].clone());
         }
     }
     let selector = if kind == "External" { &source["metricSelector"] } else { &source["selector"] };

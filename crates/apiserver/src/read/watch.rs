@@ -13,13 +13,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use evenkeel_env::{Env, Work};
 use evenkeel_schema::field::FieldError;
+use evenkeel_schema::json::json;
 use evenkeel_schema::normalize::normalize;
 use evenkeel_store::{Change, Entry, Range, Watch, WatchError};
 use futures::Stream;
 use futures::future::BoxFuture;
 use http::Response;
 use jiff::Timestamp;
-use serde_json::json;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use self::converting::{Converted, Needed, Shown, convert_change, initial_state};

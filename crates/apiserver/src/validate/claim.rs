@@ -1,8 +1,8 @@
 //! Who may ask for devices with administrative access, and who may change which part of the status of a ResourceClaim.
 
 use evenkeel_schema::field::{FieldError, Path};
+use evenkeel_schema::json::Value;
 use http::Method;
-use serde_json::Value;
 
 use crate::access::{Attributes, Decision, Target};
 use crate::authorize::forbidden;

@@ -6,7 +6,7 @@
 use super::compare::{Comparison, Found, aligned, visit, visit_items};
 use super::items::Index;
 use super::typed::{Atom, ListView, MapView, Node};
-use crate::json::{Map, Value, same, same_scalar};
+use crate::json::{Map, Value, same};
 
 /// The result of a merge.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use evenkeel_scalars::go;
 use super::items::{Index, Key};
 use super::typed::{Atom, ListView, MapView, Node, Scalar};
 use crate::fieldset::PathElement;
-use crate::json::{Map, Value, go_kind, same_scalar};
+use crate::json::{Map, Value, go_kind};
 
 /// The errors, each with its path.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use super::decode::{SCHEMA, first_bad_base64};
 use super::go_type::{self, Custom};
-use crate::json::{Map, Value, same_scalar};
+use crate::json::{Map, Value};
 use crate::quantity::Quantity;
 use crate::time::{self, Precision};
 use crate::types::{self, Schema, Type};

@@ -175,7 +175,7 @@ fn metadata(path: &Path<'_>, meta: &Value, errors: &mut Vec<FieldError>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
     use crate::structural::compile::node;

@@ -373,7 +373,7 @@ fn is_strict_subset(inner: (u128, u32, u32), outer: (u128, u32, u32)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

@@ -306,7 +306,7 @@ fn positive(path: &Path<'_>, object: &Value, field: &str, errors: &mut Vec<Field
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

@@ -202,7 +202,7 @@ fn app_armor(path: &Path<'_>, profile: Option<&Value>, errors: &mut Vec<FieldErr
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

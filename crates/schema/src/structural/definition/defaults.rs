@@ -96,7 +96,7 @@ fn broken_rules(path: &Path<'_>, schema: &Schema, default: &Value) -> Vec<FieldE
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

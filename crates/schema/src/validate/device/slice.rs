@@ -372,7 +372,7 @@ pub(super) fn shared_id(device: &Value) -> BadValue {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

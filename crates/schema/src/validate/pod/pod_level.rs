@@ -63,7 +63,7 @@ fn containers(path: &Path<'_>, spec: &Value, limits: &Amounts, errors: &mut Vec<
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

@@ -172,7 +172,7 @@ pub(super) fn file_variables(path: &Path<'_>, spec: &Value, errors: &mut Vec<Fie
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

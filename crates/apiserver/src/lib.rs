@@ -22,8 +22,8 @@
 //! | context | `context`, `services`, `destination` | one request to one resource, and the parts of the server that requests use |
 //! | parts | `authenticate`, `authorize`, `audit`, `admission_registration`, `allocate`, `bootstrap`, `crd`, `discovery`, `encoded_events`, `metrics`, `openapi`, `own_status`, `panics`, `reports` | state and rules that know nothing of requests to resources; each has its own dependencies |
 //! | messages | `request`, `respond`, `decode`, `table`, `webhook_client`, `conversion` | what clients send and receive |
-//! | objects | `registry`, `strategy`, `storage`, `object_cache`, `converted_objects`, `header`, `field_selectors`, `encode`, `body` | what is served, and how an object is stored and written out |
-//! | words | `access`, `user`, `status`, `webhook`, `node_api`, `members`, `bounded_cache` | basic types that all other modules use |
+//! | objects | `registry`, `strategy`, `storage`, `object_cache`, `converted_objects`, `header`, `field_selectors`, `encode`, `body`, `node_api` | what is served, and how an object is stored and written out |
+//! | words | `access`, `user`, `status`, `webhook`, `members`, `bounded_cache` | basic types that all other modules use |
 //!
 //! Where a lower layer must reach a higher one, it is given a function or a trait: an [`Authorizer`](access::Authorizer),
 //! a [`WebhookCaller`], an [`AuditSink`].

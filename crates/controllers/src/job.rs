@@ -49,6 +49,9 @@ async fn reconcile(job: Arc<Job>, ctx: Ctx<Reminders>) -> Result<Action> {
         finalizer::remove(&ctx, &POD, pod, TRACKING).await?;
     }
     for pod in &plan.delete {
+        if !plan.counts_deleted {
+            finalizer::remove(&ctx, &POD, pod, TRACKING).await?;
+        }
         delete_with_event(&ctx, (&JOB, &job), pod).await?;
     }
     for number in 0..plan.create {

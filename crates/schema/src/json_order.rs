@@ -39,7 +39,7 @@ impl KeyOrder {
     ///
     /// ```
     /// use evenkeel_schema::json_order::KeyOrder;
-    /// let pod = serde_json::json!({"metadata": {"uid": "u", "name": "p"}, "spec": {}, "status": {}});
+    /// let pod = evenkeel_schema::json::json!({"metadata": {"uid": "u", "name": "p"}, "spec": {}, "status": {}});
     /// let mut names = Vec::new();
     /// let order = KeyOrder::of_kind("", "v1", "Pod");
     /// order.member("metadata").visit(pod["metadata"].as_object().unwrap(), &mut |name, _, _| names.push(name.to_owned()));
@@ -184,7 +184,7 @@ impl<'v> Writer<'_, 'v> {
 /// Prints an object with its keys in Kubernetes' order, by its own `apiVersion` and `kind`.
 ///
 /// ```
-/// let review = serde_json::json!({"status": {"allowed": true}, "spec": {"user": "u"}, "kind": "SubjectAccessReview",
+/// let review = evenkeel_schema::json::json!({"status": {"allowed": true}, "spec": {"user": "u"}, "kind": "SubjectAccessReview",
 ///     "apiVersion": "authorization.k8s.io/v1", "metadata": {}});
 /// assert_eq!(
 ///     evenkeel_schema::json_order::print(&review),

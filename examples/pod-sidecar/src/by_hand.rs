@@ -154,7 +154,8 @@ fn name(pod: &Pod) -> String {
     pod.metadata.name.clone().unwrap_or_default()
 }
 
-/// Whether a retry of the request would be refused, too.
+/// Whether a retry of the request would be refused, too. What an admission webhook denies, it may allow later.
 fn is_permanent(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 422))
+    let kube::Error::Api(status) = error else { return false };
+    matches!(status.code, 400 | 422) && !status.message.starts_with("admission webhook \"")
 }

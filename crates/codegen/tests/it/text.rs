@@ -88,7 +88,7 @@ fn a_spec_that_cannot_be_made_up_is_noted() {
 fn a_limit_beyond_the_exact_floats_is_a_float() {
     let spec = json!({"type": "object", "properties": {"a": {"type": "integer", "maximum": i64::MAX}}});
     let definition = definition("Ship", spec);
-    let generated = generate(&[definition.clone()], Crates::Direct).unwrap();
+    let generated = generate(std::slice::from_ref(&definition), Crates::Direct).unwrap();
     assert!(generated.source.contains("range(max = 9.223372036854776e+18f64)"), "{}", generated.source);
     let mut produced = definition.clone();
     let limit = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/a/maximum";

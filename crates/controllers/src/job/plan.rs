@@ -32,8 +32,11 @@ pub(crate) struct Plan {
     pub(crate) status: Tree,
     /// The pods that the status accounts for: their finalizer is removed.
     pub(crate) release: Vec<Arc<Pod>>,
-    /// The surplus pods.
+    /// The pods that the Job does not need, or does not need any more.
     pub(crate) delete: Vec<Arc<Pod>>,
+    /// Whether the deleted pods count as failed, as they do when the Job ends. Surplus pods, and those of a suspended Job,
+    /// do not: their finalizer is removed before they are deleted.
+    pub(crate) counts_deleted: bool,
     /// How many pods to create.
     pub(crate) create: usize,
     /// The completion indexes of the new pods, if the Job is indexed, and their previous failures, if failures are
@@ -364,6 +367,7 @@ impl<'a> Planner<'a> {
             surplus.sort_by(|a, b| (pod::is_ready(a), a.name()).cmp(&(pod::is_ready(b), b.name())));
             surplus.truncate(active.len() - wanted);
             plan.delete = surplus;
+            plan.counts_deleted = self.is_decided();
         } else if active.len() + leaving < wanted && !self.job.is_deleting() {
             plan.retry = if self.failed_indexes.is_some() { None } else { self.backoff() };
             if plan.retry.is_none() {

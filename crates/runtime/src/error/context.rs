@@ -149,7 +149,34 @@ impl ContextError {
     }
 
     /// Whether the API server rejects the object itself, so that sending the same object again cannot succeed.
+    ///
+    /// A denial by an admission webhook is not such a rejection: it has the same status code, but the webhook may allow the
+    /// request later, when something else has changed.
     pub fn is_invalid(&self) -> bool {
-        self.status().is_some_and(|status| status.code == 400 || status.code == 422)
+        self.status().is_some_and(|status| {
+            matches!(status.code, 400 | 422) && !status.message.starts_with("admission webhook \"")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16, message: &str) -> ContextError {
+        let status = kube::core::Status::failure(message, "Invalid").with_code(code);
+        let source = Box::new(kube::Error::Api(Box::new(status)));
+        ContextError::Api { verb: "create", kind: "Pod".into(), object: "a".into(), source }
+    }
+
+    #[test]
+    fn a_webhook_may_allow_later_what_it_denies() {
+        assert!(refused(422, "Pod \"a\" is invalid: spec: Required value").is_invalid());
+        assert!(!refused(409, "conflict").is_invalid());
+        for code in [400, 422] {
+            assert!(
+                !refused(code, "admission webhook \"w.example.com\" denied the request: later").is_invalid()
+            );
+        }
     }
 }

@@ -36,6 +36,9 @@ impl World {
             self.pods.retain(|pod| pod.metadata.deletion_timestamp.is_none() || is_tracked(pod));
             for pod in &plan.delete {
                 let pod = self.pods.iter_mut().find(|other| other.metadata.uid == pod.metadata.uid).unwrap();
+                if !plan.counts_deleted {
+                    pod.metadata.finalizers = None;
+                }
                 pod.metadata.deletion_timestamp =
                     Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
             }
@@ -154,6 +157,25 @@ fn no_more_pods_are_ready_than_active() {
         let number = |field: &str| status.i32(field).unwrap_or(0);
         assert!(number("ready") <= number("active"), "{status:?}");
         assert_eq!(number("active") + number("terminating"), 2, "{status:?}");
+    }
+}
+
+/// A pod whose create was answered with an error, and one that a smaller `parallelism` leaves over, counted as failed.
+#[test]
+fn surplus_pods_and_those_of_a_suspended_job_do_not_count_as_failed() {
+    for change in [json!({"suspend": true}), json!({"suspend": false, "parallelism": 1})] {
+        let mut world = World::new(json!({"completions": 4, "parallelism": 2}));
+        world.run();
+        for (field, value) in change.as_object().unwrap() {
+            world.job.set(&format!("spec/{field}"), value.clone());
+        }
+        world.run();
+        let status = world.status();
+        assert_eq!(
+            (&status["failed"], &status["uncountedTerminatedPods"]),
+            (&Value::Null, &json!({})),
+            "{status}"
+        );
     }
 }
 

@@ -58,7 +58,8 @@ expect "loops" '' asks loops
 expect "the operator by its Service" 'my-resource +woken for' asks record --operator shop/my-resource-metrics:https
 expect "save its record" 'saved' asks record --save "$work/record" --operator shop/my-resource-metrics:8443
 expect "and read it" '^my-resource ' asks top --record "$work/record"
-follows() { timeout 20 "$binaries/evenkeel" record --follow --operator shop/my-resource-metrics:https | grep -m 1 'woken for default/web'; }
+# The record goes on after the line that is looked for, so its reader is not waited for.
+follows() { grep -m 1 'woken for default/web' < <(timeout 20 "$binaries/evenkeel" record --follow --operator shop/my-resource-metrics:https); }
 expect "follow its record" 'woken for default/web' follows
 refuse "a token that may not read it" 'no operator gives its record' asks record --operator shop/my-resource-metrics:https \
   --token-file <(k create token default)

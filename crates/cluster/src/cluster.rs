@@ -158,8 +158,8 @@ impl Cluster {
         &self.namespace
     }
 
-    /// Whether the API server runs outside of this process.
-    pub(crate) fn is_remote(&self) -> bool {
+    /// Whether the API server runs outside of this process, as it does with `EVENKEEL_KUBECONFIG`.
+    pub fn is_remote(&self) -> bool {
         matches!(self.inner.wire.backend, Backend::Remote(_))
     }
 

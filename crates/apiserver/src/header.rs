@@ -2,9 +2,10 @@
 //!
 //! The bytes are JSON with Kubernetes' order of keys: built-in objects are `{"kind":…,"apiVersion":…,"metadata":{…},…}` with
 //! the fields of Go's structs in their order, custom resources `{"apiVersion":…,"kind":…,"metadata":{…},…}` with sorted
-//! fields. Objects that older versions of this server have stored are all sorted. The bytes lack the resourceVersion, which is known only at commit. The header holds the offsets where the
-//! metadata begins, where the resourceVersion is inserted and where the metadata ends, so that responses are
-//! written from slices.
+//! fields. Objects that older versions of this server have stored are all sorted.
+//!
+//! The bytes lack the resourceVersion, which is known only at commit. The header holds the offsets where the metadata
+//! begins, where the resourceVersion is inserted and where the metadata ends, so that responses are written from slices.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! A field that controllers do not see, for `tests/fields`: a test that holds the effect of a field fails without the field.
+//! A field that controllers do not see, for `tests/fields.py`: a test of the effect of a field fails without it.
 //!
 //! The environment variable `EVENKEEL_UNSEEN_FIELD` names the field by its type, such as `PodSpec.nodeSelector`. Only builds
 //! with debug assertions read it.
